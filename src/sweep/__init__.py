@@ -1,0 +1,60 @@
+"""Build the coarse levels of a HEALPix zarr store.
+
+``import sweep`` is light: it brings the version and the errors. Everything that needs
+numpy or more is loaded when it is first named.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sweep._version import __version__
+from sweep.errors import (
+    AccessError,
+    AdmissionError,
+    ArtifactError,
+    CapacityError,
+    ColumnMovedError,
+    DeclarationError,
+    ForeignWriteError,
+    LeaseHeldError,
+    LeaseLostError,
+    StoreUnavailableError,
+    SweepError,
+    TransientError,
+    TransportThrottledError,
+)
+
+__all__ = [
+    "AccessError",
+    "AdmissionError",
+    "ArtifactError",
+    "CapacityError",
+    "ColumnMovedError",
+    "DeclarationError",
+    "ForeignWriteError",
+    "LeaseHeldError",
+    "LeaseLostError",
+    "StoreUnavailableError",
+    "SweepError",
+    "TransientError",
+    "TransportThrottledError",
+    "__version__",
+]
+
+# Public names whose modules are loaded on first use: name -> module.
+_LAZY: dict[str, str] = {}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Tests of the sweep package; shared helpers are in ``tests.reference`` and ``tests.support``."""
