@@ -232,9 +232,13 @@ def check_key(key: str) -> str:
     DeclarationError
         For an empty key, an empty segment, ``.`` or ``..``, or a control character.
     """
-    if key and key.isprintable() and "//" not in key and key[0] != "/" and key[-1] != "/":
-        if "." not in key or not {".", ".."} & set(key.split("/")):
-            return key
+    if (
+        key
+        and key.isprintable()
+        and not (key[0] == "/" or key[-1] == "/" or "//" in key)
+        and not ("." in key and {".", ".."} & set(key.split("/")))
+    ):
+        return key
     raise DeclarationError(
         f"the object key {key!r} is not a relative path of plain segments such as '2/1/zarr.json'",
         kind="store-key",
