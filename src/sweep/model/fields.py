@@ -228,19 +228,37 @@ def parse_fields(entries: Any) -> tuple[FieldMap, list[str]]:
     """
     if not isinstance(entries, Mapping):
         return FieldMap(()), [f"pyramid.overview.fields is {_kind(entries)}, expected an object"]
-    parsers = {"exact": _exact, "approximate": _digest, "packed": _packed}
     fields: list[Field] = []
     problems: list[str] = []
     for name, entry in entries.items():
-        parser = parsers.get(entry.get("class")) if isinstance(entry, Mapping) else None
-        if parser is None or (parser is _packed and not entry.get("of")):
+        if not isinstance(entry, Mapping):
             continue
         try:
-            fields.append(parser(name, entry))
+            field = _field(name, entry)
         except DeclarationError as error:
             problems.append(f"field {name!r}: {error.message}")
+        else:
+            fields += [] if field is None else [field]
     problems += _collisions(fields)
+    digests = {each.name for each in fields if isinstance(each, DigestField)}
+    problems += [
+        f"field {each.name!r}: it is weighted by {each.of!r}, which is no approximate field of this store"
+        for each in fields
+        if isinstance(each, PackedField) and each.of not in digests
+    ]
     return FieldMap(tuple(fields)), problems
+
+
+def _field(name: str, entry: Mapping[str, Any]) -> Field | None:
+    match entry.get("class"):
+        case "exact":
+            return _exact(name, entry)
+        case "approximate":
+            return _digest(name, entry)
+        case "packed" if entry.get("of"):
+            return _packed(name, entry)
+        case _:
+            return None
 
 
 def _collisions(fields: list[Field]) -> list[str]:
@@ -319,7 +337,8 @@ def _array_name(name: Any) -> str:
 def _dtype(text: Any) -> np.dtype[Any]:
     if text not in DTYPES:
         raise DeclarationError(f"dtype {text!r} is not one of {', '.join(DTYPES)}", kind="dtype")
-    return np.dtype(text)
+    dtype: np.dtype[Any] = np.dtype(text)
+    return dtype
 
 
 def _whole(entry: Mapping[str, Any], key: str) -> int | None:
@@ -341,9 +360,12 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
             f"fill_value {value!r} is neither a number nor one of {', '.join(_TOKENS)}", kind="fill"
         )
     if dtype.kind == "f":
+        if np.isfinite(number) and abs(number) > np.finfo(dtype).max:
+            raise DeclarationError(f"fill_value {value!r} does not fit {dtype.name}", kind="fill")
         return dtype.type(number)
     info = np.iinfo(dtype)
-    if not float(number).is_integer() or not info.min <= int(number) <= info.max:
+    is_whole = isinstance(number, int) or number.is_integer()
+    if not is_whole or not info.min <= int(number) <= info.max:
         raise DeclarationError(f"fill_value {value!r} does not fit {dtype.name}", kind="fill")
     return dtype.type(int(number))
 

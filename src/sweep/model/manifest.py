@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeGuard
 
 from sweep.errors import DeclarationError
 from sweep.model.fields import FieldMap, parse_fields
 from sweep.model.keys import MANIFEST
 from sweep.model.ladder import Ladder, Level
+from sweep.model.nodes import MAX_ORDER, MAX_SHARD_ORDER
 
 __all__ = ["PYRAMID_SPEC", "Manifest", "missing_manifest", "parse_manifest"]
 
@@ -80,7 +82,7 @@ def parse_manifest(data: bytes, root: str) -> Manifest:
     document = _document(data, where)
     pyramid = _gate(document, where)
     problems: list[str] = []
-    shard_order = _order(document, "shard_order", problems)
+    shard_order = _order(document, "shard_order", problems, finest=MAX_SHARD_ORDER)
     cell_order = _order(document, "cell_order", problems)
     entries = _entries(pyramid, where)
     ladder = _ladder(entries, shard_order, cell_order, problems)
@@ -142,11 +144,11 @@ def _entries(pyramid: Mapping[str, Any], where: str) -> list[Any]:
     )
 
 
-def _order(document: Mapping[str, Any], key: str, problems: list[str]) -> int:
+def _order(document: Mapping[str, Any], key: str, problems: list[str], *, finest: int = MAX_ORDER) -> int:
     value = document.get(key)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 29:
+    if _is_order(value) and value <= finest:
         return value
-    problems.append(f"{key} is {'absent' if value is None else repr(value)}, expected an order 0-29")
+    problems.append(f"{key} is {'absent' if value is None else repr(value)}, expected an order 0-{finest}")
     return -1
 
 
@@ -160,7 +162,7 @@ def _ladder(entries: list[Any], shard_order: int, cell_order: int, problems: lis
             problems.append(
                 f"overviews[{place}] is {json.dumps(entry)[:80]}, expected {{node: order, cells: [order]}}"
             )
-        elif node >= shard_order >= 0:
+        elif node >= shard_order:
             leaf_cells += cells
         elif len(cells) != 1:
             problems.append(
@@ -170,7 +172,7 @@ def _ladder(entries: list[Any], shard_order: int, cell_order: int, problems: lis
         else:
             levels.append(Level(node_order=node, cell_order=cells[0]))
     levels.sort(key=lambda level: -level.node_order)
-    for finer, coarser in zip(levels, levels[1:], strict=False):
+    for finer, coarser in pairwise(levels):
         if finer.node_order == coarser.node_order:
             problems.append(f"overviews declares node {finer.node_order} twice")
     ladder = Ladder(
@@ -181,5 +183,5 @@ def _ladder(entries: list[Any], shard_order: int, cell_order: int, problems: lis
     return ladder
 
 
-def _is_order(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 29
+def _is_order(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ORDER

@@ -3,8 +3,9 @@
 A node has two spellings. The *decimal* names it in paths and JSON: an optional ``-``,
 a base digit 1-6, then one digit 1-4 per order. The *word* is a ``uint64`` for arrays:
 four bits of base cell (1-6 north, 7-12 south), two bits per order from bit 58 down, and
-the order in the low six bits (orders up to 27). Words of one order ascend in path order
-inside a base cell, so all descendants of a node are one run of a sorted array.
+the order in the low six bits (the two orders above 27 share those bits). Words of one order
+ascend in path order inside a base cell, so all descendants of a node are one run of a
+sorted array.
 
 Plain bit arithmetic serves orders up to 27, vectorised and without loading mortie, whose
 import costs more than a small sweep. mortie does what is more than arithmetic: companion
@@ -27,10 +28,12 @@ from sweep.errors import DeclarationError
 __all__ = [
     "BASES",
     "MAX_ORDER",
+    "MAX_SHARD_ORDER",
     "Words",
     "ancestor_of",
     "ancestors",
     "base_of",
+    "checked_words",
     "child_words",
     "common_ancestors",
     "decimals_of",
@@ -48,7 +51,12 @@ __all__ = [
 type Words = NDArray[np.uint64]
 
 MAX_ORDER = 29
-_MAX_PACKED = 27
+MAX_SHARD_ORDER = 27
+"""The finest order whose words are plain digits, which every node of a store has to be."""
+
+_MAX_PACKED = MAX_SHARD_ORDER
+_MAX_WORD = (1 << 64) - 1
+_FEW = 16
 BASES = ("1", "2", "3", "4", "5", "6", "-1", "-2", "-3", "-4", "-5", "-6")
 """The twelve base cells in the order of their words."""
 
@@ -91,7 +99,7 @@ def word_of(decimal: str) -> int:
     DeclarationError
         The text is no decimal.
     """
-    if not isinstance(decimal, str) or not _DECIMAL.fullmatch(decimal):
+    if not _DECIMAL.fullmatch(str(decimal)):
         raise DeclarationError(
             f"{decimal!r} is not a node: expected an optional '-', a base digit 1-6 and digits 1-4, "
             "for example -2111",
@@ -111,7 +119,38 @@ def word_of(decimal: str) -> int:
 
 def words_of(decimals: Sequence[str]) -> Words:
     """The packed words of decimals, shape (len(decimals),). Raises as :func:`word_of`."""
+    if len(decimals) >= _FEW:
+        words = _pack(decimals)
+        if words is not None:
+            return words
     return np.fromiter((word_of(d) for d in decimals), dtype=np.uint64, count=len(decimals))
+
+
+def _pack(decimals: Sequence[str]) -> Words | None:
+    """Many decimals at once, or None where one of them needs :func:`word_of`."""
+    if set(map(type, decimals)) != {str}:
+        return None
+    try:
+        texts = np.array(decimals, dtype=np.bytes_)
+    except UnicodeEncodeError:
+        return None
+    width = texts.dtype.itemsize
+    if width > _MAX_PACKED + 2:
+        return None
+    letters = texts.view(np.uint8).reshape(-1, width)
+    south = letters[:, 0] == ord("-")
+    digits = np.zeros((len(letters), width), dtype=np.uint8)
+    digits[~south] = letters[~south]
+    digits[south, :-1] = letters[south, 1:]
+    order = np.count_nonzero(digits, axis=1).astype(np.uint64) - np.uint64(1)
+    words = (digits[:, 0] - np.uint8(48) + np.where(south, 6, 0)).astype(np.uint64) << np.uint64(60)
+    sound = (digits[:, 0] >= 49) & (digits[:, 0] <= 54)
+    for position in range(1, width):
+        column = digits[:, position]
+        is_digit = (column >= 49) & (column <= 52)
+        sound &= is_digit | ((column == 0) & (order < position))
+        words |= np.where(is_digit, column - 49, 0).astype(np.uint64) << np.uint64(max(60 - 2 * position, 0))
+    return words | order if bool(sound.all()) and int(order.max()) <= _MAX_PACKED else None
 
 
 def orders_of(words: ArrayLike) -> NDArray[np.int64]:
@@ -130,34 +169,56 @@ def orders_of(words: ArrayLike) -> NDArray[np.int64]:
 
 
 def checked_words(words: ArrayLike) -> Words:
-    """``words`` as ``uint64``, each one a possible cell; raises as :func:`orders_of`."""
-    raw = np.asarray(words)
-    if raw.dtype != np.uint64:
-        items: list[Any] = list(raw.ravel().tolist()) if raw.dtype.kind in "iufO" else [raw]
-        for item in items:
-            if isinstance(item, bool) or not isinstance(item, int):
-                raise DeclarationError(f"{item!r} is not a packed word: expected an integer", kind="word")
-            if item < 0:
-                raise DeclarationError(
-                    f"{item} is negative: a packed word is an unsigned 64-bit integer; signed decimal ids "
-                    "of old stores are not words (write them as text, for example '-2111')",
-                    kind="word",
-                )
-        raw = np.array(items, dtype=np.uint64)
-    base = raw >> np.uint64(60)
+    """``words`` as a ``uint64`` array of the same shape, each one a possible cell.
+
+    Raises
+    ------
+    DeclarationError
+        As :func:`orders_of`.
+    """
+    raw = words if isinstance(words, np.ndarray) else np.array(words, dtype=object)
+    if raw.dtype.kind == "i":
+        if (raw < 0).any():
+            raise _negative(int(raw[raw < 0][0]))
+    elif raw.dtype.kind != "u":
+        for item in raw.ravel().tolist():
+            _check_integer(item)
+    array = raw.astype(np.uint64)
+    base = array >> np.uint64(60)
     bad = (base < 1) | (base > 12)
     if bad.any():
         raise DeclarationError(
-            f"{int(raw[bad][0])} is not a packed word: its base cell is {int(base[bad][0])}, expected 1-12",
+            f"{int(array[bad][0])} is not a packed word: its base cell is {int(base[bad][0])}, expected 1-12",
             kind="word",
         )
-    return raw
+    return array
+
+
+def _check_integer(item: Any) -> None:
+    if isinstance(item, bool) or not isinstance(item, int | np.integer):
+        raise DeclarationError(f"{item!r} is not a packed word: expected an integer", kind="word")
+    if item < 0:
+        raise _negative(int(item))
+    if item > _MAX_WORD:
+        raise DeclarationError(f"{item} is not a packed word: it needs more than 64 bits", kind="word")
+
+
+def _negative(item: int) -> DeclarationError:
+    return DeclarationError(
+        f"{item} is negative: a packed word is an unsigned 64-bit integer; signed decimal ids of old "
+        "stores are not words (write them as text, for example '-2111')",
+        kind="word",
+    )
 
 
 def ancestors(words: Words, order: int) -> Words:
-    """The ancestor at ``order`` of each word (orders up to 27; a coarser word stays itself)."""
+    """The ancestor at ``order`` of each word; a coarser word stays itself."""
     if len(words) == 0:
         return words
+    if order > _MAX_PACKED:
+        import mortie  # loaded only for the two finest orders
+
+        return np.asarray(mortie.clip2order(order, words), dtype=np.uint64)
     keep = np.uint64(((1 << (4 + 2 * order)) - 1) << (60 - 2 * order))
     clipped = (words & keep) | np.uint64(order)
     return np.where((words & _SUFFIX) <= np.uint64(order), words, clipped)
@@ -183,9 +244,13 @@ def child_words(word: int, order: int) -> Words:
 
 
 def decimals_of(words: Words) -> list[str]:
-    """The decimals of packed words of any orders up to 27, in the order given."""
+    """The decimals of packed words of any orders, in the order given."""
     if len(words) == 0:
         return []
+    if ((words & _SUFFIX) > _MAX_PACKED).any():
+        import mortie  # loaded only for the two finest orders
+
+        return [str(text) for text in mortie.MortonIndexArray.from_words(words).decimal_repr()]
     result: list[str] = [""] * len(words)
     orders = (words & _SUFFIX).astype(np.int64)
     for order in np.unique(orders).tolist():

@@ -1,0 +1,206 @@
+"""Reading the cells of arrays on a store: documents, then chunks, then decoding.
+
+Calls are gathered over all sources and arrays of a block, so that a remote store has many
+in flight. Nothing here trusts what it read: the caller validates the stamp afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweep.artifacts.codecs import ShardIndex, decode_chunk, decode_shard_index, empty_cells, shard_index_bytes
+from sweep.artifacts.layout import ArrayLayout, parse_layout
+from sweep.errors import ArtifactError
+from sweep.fold.level import Cells, slice_cells
+from sweep.fold.ragged import Ragged, concat
+from sweep.store.base import ObjectStore
+from sweep.store.io import map_calls
+
+if TYPE_CHECKING:
+    from sweep.artifacts.source import BlockRequest, StoredSource
+
+__all__ = ["read_cells"]
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrayRead:
+    """One array range of one request."""
+
+    place: int
+    name: str
+    path: str
+    layout: ArrayLayout
+    start: int
+    stop: int
+
+    def chunks(self) -> range:
+        """The chunks that the range touches."""
+        size = self.layout.chunk_cells
+        return range(self.start // size, -(-self.stop // size))
+
+
+def read_cells(
+    store: ObjectStore, requests: Sequence[BlockRequest], names: Sequence[str]
+) -> list[dict[str, Cells | None] | ArtifactError]:
+    """What each request finds: cells by array name, or why they cannot be decoded."""
+    results: list[dict[str, Cells | None] | ArtifactError] = [dict.fromkeys(names) for _ in requests]
+    reads: list[_ArrayRead] = []
+    for place, read in _layouts(store, requests, names):
+        if isinstance(read, ArtifactError):
+            results[place] = read
+        else:
+            reads.append(read)
+    for read, cells in zip(reads, map_calls(store, lambda r: _read_array(store, r), reads), strict=True):
+        found = results[read.place]
+        if isinstance(found, ArtifactError):
+            continue
+        if isinstance(cells, ArtifactError):
+            results[read.place] = cells
+        else:
+            found[read.name] = cells
+    return results
+
+
+def _layouts(
+    store: ObjectStore, requests: Sequence[BlockRequest], names: Sequence[str]
+) -> list[tuple[int, _ArrayRead | ArtifactError]]:
+    wanted = []
+    for place, request in enumerate(requests):
+        source = _stored(request)
+        wanted += [
+            (place, name, f"{request.cell_order}/{name}")
+            for name in names
+            if f"{request.cell_order}/{name}" not in source.layouts
+        ]
+    documents = map_calls(
+        store, lambda want: store.get(f"{requests[want[0]].source.key}/{want[2]}/zarr.json"), wanted
+    )
+    failed: dict[int, ArtifactError] = {}
+    for (place, _, path), document in zip(wanted, documents, strict=True):
+        if document is not None:
+            try:
+                _stored(requests[place]).layouts[path] = parse_layout(document)
+            except ArtifactError as error:
+                failed[place] = _at(error, f"{requests[place].source.key}/{path}/zarr.json")
+    found: list[tuple[int, _ArrayRead | ArtifactError]] = list(failed.items())
+    for place, request in enumerate(requests):
+        if place not in failed:
+            found += [(place, read) for read in _array_reads(place, request, names)]
+    return found
+
+
+def _array_reads(
+    place: int, request: BlockRequest, names: Sequence[str]
+) -> list[_ArrayRead | ArtifactError]:
+    source = _stored(request)
+    reads: list[_ArrayRead | ArtifactError] = []
+    for name in names:
+        path = f"{request.cell_order}/{name}"
+        layout = source.layouts.get(path)
+        if layout is None:
+            continue
+        key = f"{source.key}/{path}"
+        if layout.n_cells != request.n_cells:
+            reads.append(
+                ArtifactError(
+                    f"{key} holds {layout.n_cells} cells, expected {request.n_cells}",
+                    kind="array-shape",
+                    key=key,
+                )
+            )
+        else:
+            reads.append(_ArrayRead(place, name, key, layout, request.start, request.stop))
+    return reads
+
+
+def _stored(request: BlockRequest) -> StoredSource:
+    from sweep.artifacts.source import StoredSource  # the two modules know each other
+
+    assert isinstance(request.source, StoredSource)
+    return request.source
+
+
+def _read_array(store: ObjectStore, read: _ArrayRead) -> Cells | ArtifactError:
+    try:
+        if read.layout.shard_cells is None:
+            pieces = [_plain_chunk(store, read, chunk) for chunk in read.chunks()]
+        else:
+            pieces = _sharded_chunks(store, read)
+    except ArtifactError as error:
+        return _at(error, read.path)
+    first = read.chunks().start * read.layout.chunk_cells
+    joined = _join(pieces)
+    return slice_cells(joined, read.start - first, read.stop - first)
+
+
+def _join(pieces: Sequence[Cells]) -> Cells:
+    if len(pieces) == 1:
+        return pieces[0]
+    ragged = [piece for piece in pieces if isinstance(piece, Ragged)]
+    return concat(ragged) if ragged else np.concatenate([p for p in pieces if not isinstance(p, Ragged)])
+
+
+def _plain_chunk(store: ObjectStore, read: _ArrayRead, chunk: int) -> Cells:
+    layout = read.layout
+    raw = store.get(f"{read.path}/c/{chunk}")
+    if raw is None:
+        return empty_cells(layout.chunk_cells, layout.dtype, layout.fill)
+    return decode_chunk(raw, layout, layout.chunk_cells)
+
+
+def _sharded_chunks(store: ObjectStore, read: _ArrayRead) -> list[Cells]:
+    layout = read.layout
+    assert layout.shard_cells is not None
+    per_shard = layout.shard_cells // layout.chunk_cells
+    pieces: list[Cells] = []
+    for shard in range(read.chunks().start // per_shard, -(-read.chunks().stop // per_shard)):
+        first = max(read.chunks().start - shard * per_shard, 0)
+        last = min(read.chunks().stop - shard * per_shard, per_shard)
+        pieces += _shard(store, read, f"{read.path}/c/{shard}", range(first, last), per_shard)
+    return pieces
+
+
+def _shard(
+    store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_shard: int
+) -> list[Cells]:
+    layout = read.layout
+    size = shard_index_bytes(layout)
+    whole = store.get(key) if len(chunks) == per_shard else None
+    if whole is not None:
+        tail = whole[-size:] if layout.index_at_end else whole[:size]
+    else:
+        found = store.get_suffix(key, size) if layout.index_at_end else store.get_range(key, 0, size)
+        if found is None:
+            return [empty_cells(layout.chunk_cells, layout.dtype, layout.fill) for _ in chunks]
+        tail = found
+    index = decode_shard_index(tail, layout)
+    return [_inner_chunk(store, layout, key, index, chunk, whole) for chunk in chunks]
+
+
+def _inner_chunk(
+    store: ObjectStore, layout: ArrayLayout, key: str, index: ShardIndex, chunk: int, whole: bytes | None
+) -> Cells:
+    span = index.span(chunk)
+    if span is None:
+        return empty_cells(layout.chunk_cells, layout.dtype, layout.fill)
+    offset, length = span
+    raw = whole[offset : offset + length] if whole is not None else store.get_range(key, offset, length)
+    if raw is None or len(raw) != length:
+        raise ArtifactError(
+            f"inner chunk {chunk} lies at bytes {offset}-{offset + length}, beyond its shard", kind="chunk"
+        )
+    return decode_chunk(raw, layout, layout.chunk_cells)
+
+
+def _at(error: ArtifactError, key: str) -> ArtifactError:
+    located = ArtifactError(
+        f"{key}: {error.message}; rewrite the artifact that owns it (re-run the leaf, or sweep again)",
+        kind=error.kind,
+        key=key,
+    )
+    located.__cause__ = error
+    return located
