@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import islice
 
 from sweep.store.base import ObjectStore
 from sweep.store.local import LocalStore
 
-__all__ = ["clear_prefix", "delete_all", "fetch", "put_all"]
+__all__ = ["clear_prefix", "delete_all", "fetch", "map_calls", "put_all"]
 
 
 def fetch(store: ObjectStore, keys: Sequence[str]) -> list[bytes | None]:
@@ -22,7 +22,7 @@ def fetch(store: ObjectStore, keys: Sequence[str]) -> list[bytes | None]:
     AccessError, StoreUnavailableError
         The first error met, after every call in flight has ended.
     """
-    return _each(store, store.get, keys)
+    return map_calls(store, store.get, keys)
 
 
 def put_all(store: ObjectStore, items: Iterable[tuple[str, bytes]]) -> int:
@@ -37,7 +37,7 @@ def put_all(store: ObjectStore, items: Iterable[tuple[str, bytes]]) -> int:
     -----
     ``items`` is drawn as calls become free: at most twice ``store.concurrency`` are held.
     """
-    return len(_each(store, lambda item: store.put(*item), items))
+    return len(map_calls(store, lambda item: store.put(*item), items))
 
 
 def delete_all(store: ObjectStore, keys: Iterable[str]) -> int:
@@ -48,7 +48,7 @@ def delete_all(store: ObjectStore, keys: Iterable[str]) -> int:
     AccessError, StoreUnavailableError
         The first error met, after every call in flight has ended; some are gone then.
     """
-    return len(_each(store, store.delete, keys))
+    return len(map_calls(store, store.delete, keys))
 
 
 def clear_prefix(store: ObjectStore, prefix: str, *, first: str | None = None) -> int:
@@ -79,7 +79,11 @@ def clear_prefix(store: ObjectStore, prefix: str, *, first: str | None = None) -
     return count
 
 
-def _each[T, R](store: ObjectStore, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def map_calls[T, R](store: ObjectStore, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """``call(item)`` for every item, as many in flight as the store is worth, results in order.
+
+    Raises what the first failing call raised, after every call in flight has ended.
+    """
     if store.concurrency <= 1:
         return [call(item) for item in items]
     pool = _pool(os.getpid(), store.concurrency)
