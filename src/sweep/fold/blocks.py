@@ -86,9 +86,7 @@ def gather_block(fields: FieldMap, n_cells: int, spans: Sequence[Span]) -> Folde
     return FoldedBlock(arrays=arrays, refused=frozenset(refused))
 
 
-def merge_block(
-    fields: FieldMap, n_out: int, fan_in: int, strands: Sequence[Sequence[Span]]
-) -> FoldedBlock:
+def merge_block(fields: FieldMap, n_out: int, fan_in: int, strands: Sequence[Sequence[Span]]) -> FoldedBlock:
     """Fold a block.
 
     Parameters
