@@ -234,11 +234,11 @@ def parse_fields(entries: Any) -> tuple[FieldMap, list[str]]:
         if not isinstance(entry, Mapping):
             continue
         try:
-            field = _field(name, entry)
+            parsed = _field(name, entry)
         except DeclarationError as error:
             problems.append(f"field {name!r}: {error.message}")
         else:
-            fields += [] if field is None else [field]
+            fields += [] if parsed is None else [parsed]
     problems += _collisions(fields)
     digests = {each.name for each in fields if isinstance(each, DigestField)}
     problems += [

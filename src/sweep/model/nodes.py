@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sweep.errors import DeclarationError
 
@@ -37,6 +37,7 @@ __all__ = [
     "child_words",
     "common_ancestors",
     "decimals_of",
+    "is_decimal",
     "is_under",
     "order_of",
     "orders_of",
@@ -91,6 +92,11 @@ def path_of(decimal: str) -> str:
     return "/".join((base, *decimal[len(base) :]))
 
 
+def is_decimal(text: object) -> bool:
+    """Whether ``text`` spells a node."""
+    return isinstance(text, str) and _DECIMAL.fullmatch(text) is not None
+
+
 def word_of(decimal: str) -> int:
     """The packed word of a decimal.
 
@@ -99,7 +105,7 @@ def word_of(decimal: str) -> int:
     DeclarationError
         The text is no decimal.
     """
-    if not _DECIMAL.fullmatch(str(decimal)):
+    if not is_decimal(decimal):
         raise DeclarationError(
             f"{decimal!r} is not a node: expected an optional '-', a base digit 1-6 and digits 1-4, "
             "for example -2111",
@@ -153,7 +159,7 @@ def _pack(decimals: Sequence[str]) -> Words | None:
     return words | order if bool(sound.all()) and int(order.max()) <= _MAX_PACKED else None
 
 
-def orders_of(words: ArrayLike) -> NDArray[np.int64]:
+def orders_of(words: Any) -> NDArray[np.int64]:
     """The order of each packed word.
 
     Raises
@@ -168,7 +174,7 @@ def orders_of(words: ArrayLike) -> NDArray[np.int64]:
     return np.where(suffix <= _MAX_PACKED, suffix, np.where(suffix < 48, fine, 29))
 
 
-def checked_words(words: ArrayLike) -> Words:
+def checked_words(words: Any) -> Words:
     """``words`` as a ``uint64`` array of the same shape, each one a possible cell.
 
     Raises
