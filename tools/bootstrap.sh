@@ -90,15 +90,20 @@ choose_python() {
             return 0
         fi
     done
-    die "no Python 3.12 or newer was found, and Python $wanted could not be fetched"
+    die "no Python 3.12 or newer was found, and Python $wanted could not be fetched; install one and run again"
 }
 
 make_environment() {
     target=$1
     shift
     say "Making $target ($goal)"
-    UV_PROJECT_ENVIRONMENT=$target "$uv" sync --quiet --python "$python" "$@" >>"$log" 2>&1 ||
-        die "uv sync could not make $target"
+    export UV_PROJECT_ENVIRONMENT="$target"
+    "$uv" sync --quiet --python "$python" "$@" >>"$log" 2>&1 && return 0
+    # Behind a proxy that signs for everybody, only the system's own certificates will do.
+    if grep -q "peer certificate" "$log"; then
+        UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 "$uv" sync --quiet --python "$python" "$@" >>"$log" 2>&1 && return 0
+    fi
+    die "uv sync could not make $target"
 }
 
 find_uv || bring_uv
