@@ -360,14 +360,23 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
             f"fill_value {value!r} is neither a number nor one of {', '.join(_TOKENS)}", kind="fill"
         )
     if dtype.kind == "f":
-        if np.isfinite(number) and abs(number) > np.finfo(dtype).max:
-            raise DeclarationError(f"fill_value {value!r} does not fit {dtype.name}", kind="fill")
-        return dtype.type(number)
+        return _float_fill(value, number, dtype)
     info = np.iinfo(dtype)
     is_whole = isinstance(number, int) or number.is_integer()
     if not is_whole or not info.min <= int(number) <= info.max:
         raise DeclarationError(f"fill_value {value!r} does not fit {dtype.name}", kind="fill")
     return dtype.type(int(number))
+
+
+def _float_fill(value: Any, number: float, dtype: np.dtype[Any]) -> Any:
+    try:
+        with np.errstate(over="ignore"):
+            fill = dtype.type(float(number))
+    except OverflowError:
+        fill = dtype.type(np.inf)
+    if np.isinf(fill) and abs(number) != np.inf:
+        raise DeclarationError(f"fill_value {value!r} does not fit {dtype.name}", kind="fill")
+    return fill
 
 
 def _kind(value: Any) -> str:

@@ -170,6 +170,8 @@ def orders_of(words: Any) -> NDArray[np.int64]:
     """
     array = checked_words(words)
     suffix = (array & _SUFFIX).astype(np.int64)
+    if len(suffix) == 0 or suffix.max() <= _MAX_PACKED:
+        return suffix
     fine = np.where((suffix - 28) % 5 == 0, 28, 29)
     return np.where(suffix <= _MAX_PACKED, suffix, np.where(suffix < 48, fine, 29))
 
@@ -189,7 +191,7 @@ def checked_words(words: Any) -> Words:
     elif raw.dtype.kind != "u":
         for item in raw.ravel().tolist():
             _check_integer(item)
-    array = raw.astype(np.uint64)
+    array = raw.astype(np.uint64, copy=False)
     base = array >> np.uint64(60)
     bad = (base < 1) | (base > 12)
     if bad.any():

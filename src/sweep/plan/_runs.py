@@ -22,12 +22,14 @@ def distinct[T: np.generic](values: NDArray[T]) -> NDArray[T]:
     return values[run_starts(values)]
 
 
-def sorted_distinct[T: np.generic](values: NDArray[T]) -> NDArray[T]:
+def sorted_distinct[T: np.integer[Any]](values: NDArray[T]) -> NDArray[T]:
     """The distinct values of an array in any sequence.
 
     ``np.unique`` hashes integers, and packed words of one order collide in its table: a
     million of them take seconds where a sort takes milliseconds.
     """
+    if (values[1:] > values[:-1]).all():
+        return values
     return distinct(np.sort(values))
 
 
