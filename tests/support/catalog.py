@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from tests.support.numpy_folds import LANES, Digest, Words, build_digest, pack_lanes, quantize
 from tests.support.zarr_writer import Json, Member
 
@@ -66,8 +65,8 @@ class Exact:
         values = self._values(rows)
         if not len(values):
             return np.dtype(self.dtype).type(self.fill)
-        reduced = {"sum": np.sum, "min": np.min, "max": np.max}[self.method](values)
-        return reduced.astype(self.dtype)
+        ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[self.method]
+        return ufunc.reduce(values).astype(self.dtype)
 
     def _values(self, rows: Rows) -> npt.NDArray[Any]:
         known = rows.height[np.isfinite(rows.height)]

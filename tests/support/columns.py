@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from mortie import decimal_to_word, generate_morton_children
-
 from tests.support.catalog import Approximate, Exact, Field, Packed, Rows, Unfolded
 from tests.support.numpy_folds import (
     Digest,
@@ -49,7 +48,7 @@ class Column:
             "written_at": self.stamp["clock"],
         }
         if windowed:
-            found |= {"window": self.stamp["window"], "time_range": self.stamp["time_range"]}
+            found |= {key: self.stamp[key] for key in ("window", "time_range") if key in self.stamp}
         return found | more
 
 
@@ -86,7 +85,13 @@ def leaf_cells_of(rows: Rows, fields: Sequence[Field], n_cells: int, delta: int)
 
 
 def fold_column(
-    cells: Cells, fields: Sequence[Field], *, shard_order: int, cell_order: int, orders: Sequence[int], delta: int
+    cells: Cells,
+    fields: Sequence[Field],
+    *,
+    shard_order: int,
+    cell_order: int,
+    orders: Sequence[int],
+    delta: int,
 ) -> dict[int, Cells]:
     """Fold leaf cells into the groups of a column.
 
@@ -143,7 +148,9 @@ def members_of(cells: Cells, fields: Sequence[Field], *, leaf: bool) -> dict[str
 def populated(members: Mapping[str, Member]) -> int:
     """Count the cells in which any array but `morton` holds something."""
     full = [
-        ~is_missing(m.values, m.fill) if isinstance(m.values, np.ndarray) else np.array([bool(c) for c in m.values])
+        ~is_missing(m.values, m.fill)
+        if isinstance(m.values, np.ndarray)
+        else np.array([bool(c) for c in m.values])
         for name, m in members.items()
         if name != "morton"
     ]

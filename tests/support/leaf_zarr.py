@@ -13,7 +13,6 @@ import numpy as np
 from mortie import compress_moc, decimal_to_word, span2toc, toc_normalize, toc_reduce
 from mortie.morton_index import MortonIndexArray
 from numcodecs.zstd import Zstd
-
 from tests.support.catalog import Approximate, Field, Rows
 from tests.support.columns import Cells, Column, members_of
 from tests.support.numpy_folds import Words

@@ -6,6 +6,7 @@ slow on purpose: one cell at a time, in the order the format describes.
 Source: format 5.4, leaves 4.4 and 5.3-5.6, semantics 6.1-6.4.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ def _compress(rows: Floats, digest: Digest, delta: int, dtype: str) -> Digest:
     means = np.add.reduceat(rows[:, 0] * rows[:, 1], starts) / weights
     packed = np.stack([means, weights], axis=1).astype(np.float32).astype(dtype)
     bounds = [*starts.tolist(), len(rows)]
-    spans = list(zip(bounds[:-1], bounds[1:], strict=True))
+    spans = list(itertools.pairwise(bounds))
     places, times = digest.locations, digest.times
     return Digest(
         rows=packed,
@@ -82,6 +83,11 @@ def _join_places(places: Words, spans: Sequence[tuple[int, int]]) -> Words:
 
 def _take(words: Words | None, index: npt.NDArray[Any]) -> Words | None:
     return None if words is None else words[index]
+
+
+def _concatenate(parts: Sequence[Words | None]) -> Words | None:
+    words = [part for part in parts if part is not None]
+    return np.concatenate(words) if words else None
 
 
 def build_digest(
@@ -108,8 +114,8 @@ def merge_digests(parts: Sequence[Digest], *, delta: int) -> Digest:
     if len(full) < 2:
         return full[0] if full else parts[0]
     rows = np.concatenate([part.rows for part in full]).astype(np.float64)
-    places = None if full[0].locations is None else np.concatenate([p.locations for p in full])  # type: ignore[misc]
-    times = None if full[0].times is None else np.concatenate([p.times for p in full])  # type: ignore[misc]
+    places = _concatenate([part.locations for part in full])
+    times = _concatenate([part.times for part in full])
     sort_keys = [key for key in (times, places) if key is not None] + [rows[:, 1], rows[:, 0]]
     order = np.lexsort(sort_keys)
     words = Digest(rows=rows[:0], locations=_take(places, order), times=_take(times, order))
@@ -118,7 +124,7 @@ def merge_digests(parts: Sequence[Digest], *, delta: int) -> Digest:
 
 def is_missing(values: npt.NDArray[Any], fill: float) -> npt.NDArray[np.bool_]:
     """Tell which cells of a dense field hold nothing: NaN, or the declared fill."""
-    missing = values == fill
+    missing: npt.NDArray[np.bool_] = values == fill
     return missing | np.isnan(values) if values.dtype.kind == "f" else missing
 
 
@@ -135,7 +141,7 @@ def fold_exact(values: npt.NDArray[Any], *, factor: int, method: str, fill: floa
     missing = is_missing(values, fill).reshape(-1, factor)
     known = np.where(missing, np.array(identity, dtype), values.reshape(-1, factor))
     ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[method]
-    out = ufunc.reduce(known, axis=1).astype(dtype)
+    out: npt.NDArray[Any] = ufunc.reduce(known, axis=1).astype(dtype)
     out[missing.all(axis=1)] = fill
     return out
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from mortie import decimal_to_word, from_datetime64, time2toc
-
 from tests.support.catalog import Rows
 from tests.support.holes import Holes
 
@@ -79,7 +78,9 @@ def _places(rng: np.random.Generator, shard: str, cell_order: int, cell: Any) ->
     below = rng.integers(1, 5, (len(cell), depth))
     # rows of one cell often share a deep cell too
     below[:, : depth // 2] = np.where(rng.random((len(cell), 1)) < 0.5, 1, below[:, : depth // 2])
-    names = [shard + tail + "".join(map(str, digits)) + "p" for tail, digits in zip(tails, below, strict=True)]
+    names = [
+        shard + tail + "".join(map(str, digits)) + "p" for tail, digits in zip(tails, below, strict=True)
+    ]
     return np.asarray(decimal_to_word(names), np.uint64) if names else np.empty(0, np.uint64)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from mortie import decimal_to_word, generate_morton_children
-
 from tests.support.catalog import CHECKED, Approximate, Exact, Field, Packed, Rows, Unfolded, choose_fields
 from tests.support.columns import Column, fold_column, leaf_cells_of, write_column
 from tests.support.holes import Holes, damage_columns
@@ -59,6 +58,14 @@ class StoreSpec:
     holes: Holes = field(default_factory=Holes)
     windows: tuple[str, ...] | None = None
     with_leaves: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a ladder that leaves a resolution between the leaves and the shard undeclared."""
+        orders = self.column_orders
+        if orders != list(range(orders[0], self.shard_order - 1, -1)) or orders[0] >= self.cell_order:
+            raise ValueError(
+                f"columns of {orders} are not every order from below {self.cell_order} to the shard's"
+            )
 
     @property
     def overviews(self) -> list[Json]:
@@ -165,7 +172,7 @@ def _write_unit(root: Path, spec: StoreSpec, fields: Sequence[Field], budgets: J
     )
     stamp: Json = {"clock": unit.clock, "granule_count": unit.granules}
     if unit.window not in (None, "all"):
-        stamp |= {"window": unit.window, "time_range": _time_range([unit])}
+        stamp |= {"window": unit.window} | _time_range([unit])
     column = Column(
         shard=unit.shard,
         shard_order=spec.shard_order,
@@ -242,10 +249,13 @@ def _manifest(spec: StoreSpec, fields: Sequence[Field], budgets: Json) -> Json:
     return manifest
 
 
-def _time_range(units: Sequence[_Unit]) -> list[str]:
+def _time_range(units: Sequence[_Unit]) -> Json:
+    """Return the first and last instant as the key that a stamp has, if there is any row."""
     times = np.concatenate([unit.rows.time_ns for unit in units])
+    if not len(times):
+        return {}
     ends = np.array([times.min(), times.max()]).astype("datetime64[ns]").astype("datetime64[s]")
-    return [f"{end}+00:00" for end in ends]
+    return {"time_range": [f"{end}+00:00" for end in ends]}
 
 
 def _coverage(spec: StoreSpec, shards: Sequence[str], units: Sequence[_Unit]) -> Json:
@@ -264,9 +274,7 @@ def _coverage(spec: StoreSpec, shards: Sequence[str], units: Sequence[_Unit]) ->
         "generated_at": "2024-06-01T00:00:00+00:00",
         "ranges": runs,
     }
-    if spec.windows:
-        found["time_range"] = _time_range(units)
-    return found
+    return found | _time_range(units) if spec.windows else found
 
 
 def _base(decimal: str) -> str:
