@@ -125,8 +125,8 @@ def digest_counts(payload: Ragged, dtype: np.dtype[Any]) -> NDArray[np.int64]:
     offsets = _row_offsets(payload, 2 * stored.itemsize, "payload")
     weights = np.ascontiguousarray(_rows_of(payload, stored)[:, 1])
     sums = np.empty(payload.n_cells, dtype=np.float64)
-    summing = {2: twins.sum_weights, 4: kernels.sum_weights_f32, 8: kernels.sum_weights_f64}
-    summing[stored.itemsize](weights, offsets, sums)
+    summing: dict[int, Any] = {4: kernels.sum_weights_f32, 8: kernels.sum_weights_f64}
+    summing.get(stored.itemsize, twins.sum_weights)(weights, offsets, sums)
     is_bad = ~(np.abs(sums) < 2.0**63)
     if is_bad.any():
         cell = int(np.argmax(is_bad))
@@ -159,7 +159,8 @@ class _Merge:
         payload = cells.payload
         offsets = _row_offsets(payload, 2 * dtype.itemsize, "payload")
         row_counts = np.diff(offsets)
-        rows = _rows_of(payload, dtype).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is a value like any other here
+            rows = _rows_of(payload, dtype).astype(np.float64)
         n_cells = payload.n_cells // fan_in
         centroids = np.empty((len(rows), 2), dtype=np.float32)
         spans = np.empty(len(rows), dtype=np.int64)
@@ -288,8 +289,8 @@ def _words_of(source: Ragged | None, row_counts: NDArray[np.int64], name: str) -
     if is_bad.any():
         cell = int(np.argmax(is_bad))
         raise ArtifactError(
-            f"{name} of source cell {cell} hold {int(counts[cell])} words, expected {int(row_counts[cell])}: one "
-            "for each digest row. The artifact is damaged, write it again",
+            f"{name} of source cell {cell} hold {int(counts[cell])} words, expected {int(row_counts[cell])}: "
+            "one for each digest row. The artifact is damaged, write it again",
             kind="companion-rows",
             cell=cell,
         )

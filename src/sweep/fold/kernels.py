@@ -41,6 +41,7 @@ LAWS = {"sum": 0, "min": 1, "max": 2}
 
 _SUM, _MIN = LAWS["sum"], LAWS["min"]
 _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = COEFFICIENTS
+_BYTE = np.uint64(0xFF)
 _NAN_KEY = np.uint32(0xFFFFFFFF)
 _SIGN = np.uint32(0x80000000)
 _LOW32 = np.uint64(0xFFFFFFFF)
@@ -101,7 +102,7 @@ def unframe(raw: Any, start: Any, offsets: Any, data: Any) -> Any:
     for cell in range(offsets.size - 1):
         if place + 4 > raw.size:
             return cell
-        length = 0
+        length: Any = 0
         for byte in range(4):
             length |= np.int64(raw[place + byte]) << (8 * byte)
         place += 4
@@ -249,16 +250,14 @@ def fold_packed(words: Any, counts: Any, fan_in: Any, out: Any) -> None:
         for lane in range(8 if total > 0 else 0):
             shift = np.uint64(8 * lane)
             weighted = 0.0
-            is_present = False
+            highest: Any = 0
             for i in range(base, base + fan_in):
                 if counts[i] > 0:
-                    level = np.int64((words[i] >> shift) & np.uint64(0xFF))
+                    level = np.int64((words[i] >> shift) & _BYTE)
                     weighted += float(counts[i]) * float(level)
-                    is_present |= level > 0
-            level = min(np.int64(np.rint(weighted / float(total))), 255)
-            if is_present and level == 0:
-                level = 1
-            packed |= np.uint64(level) << shift
+                    highest = max(highest, level)
+            mean: Any = np.int64(np.rint(weighted / float(total)))
+            packed |= np.uint64(min(max(mean, min(highest, 1)), 255)) << shift
         out[cell] = packed
 
 

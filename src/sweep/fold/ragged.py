@@ -132,7 +132,7 @@ def decode_vlen(raw: bytes | memoryview, n_cells: int) -> Ragged:
     parsed = int(kernels.unframe(buffer, _HEADER_BYTES, offsets, data))
     if parsed != n_cells or offsets[-1] != payload_bytes:
         seen = (
-            f"cell {parsed} of {n_cells} reaches beyond its {len(buffer)} bytes"
+            f"its {n_cells} cells reach beyond its {len(buffer)} bytes"
             if parsed != n_cells
             else f"{payload_bytes - int(offsets[-1])} bytes are left after its {n_cells} cells"
         )
