@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.artifacts.codecs import ShardIndex, decode_chunk, decode_shard_index, empty_cells, shard_index_bytes
+from sweep.artifacts.codecs import (
+    ShardIndex,
+    decode_chunk,
+    decode_shard_index,
+    empty_cells,
+    shard_index_bytes,
+)
 from sweep.artifacts.layout import ArrayLayout, parse_layout
+from sweep.artifacts.source import BlockRequest, StoredSource
 from sweep.errors import ArtifactError
 from sweep.fold.level import Cells, slice_cells
 from sweep.fold.ragged import Ragged, concat
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
-
-if TYPE_CHECKING:
-    from sweep.artifacts.source import BlockRequest, StoredSource
 
 __all__ = ["read_cells"]
 
@@ -93,9 +96,7 @@ def _layouts(
     return found
 
 
-def _array_reads(
-    place: int, request: BlockRequest, names: Sequence[str]
-) -> list[_ArrayRead | ArtifactError]:
+def _array_reads(place: int, request: BlockRequest, names: Sequence[str]) -> list[_ArrayRead | ArtifactError]:
     source = _stored(request)
     reads: list[_ArrayRead | ArtifactError] = []
     for name in names:
@@ -118,8 +119,6 @@ def _array_reads(
 
 
 def _stored(request: BlockRequest) -> StoredSource:
-    from sweep.artifacts.source import StoredSource  # the two modules know each other
-
     assert isinstance(request.source, StoredSource)
     return request.source
 
@@ -164,9 +163,7 @@ def _sharded_chunks(store: ObjectStore, read: _ArrayRead) -> list[Cells]:
     return pieces
 
 
-def _shard(
-    store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_shard: int
-) -> list[Cells]:
+def _shard(store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_shard: int) -> list[Cells]:
     layout = read.layout
     size = shard_index_bytes(layout)
     whole = store.get(key) if len(chunks) == per_shard else None

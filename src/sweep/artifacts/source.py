@@ -1,14 +1,8 @@
-"""Opening artifacts and reading their cells while others may be rewriting them.
+"""Artifacts as sources of a fold: their states, their stamps, what they record.
 
-A source is opened by one read of its root document. Every block read from it is followed
-by another read of that document: an unchanged stamp makes the block whole, and pins the
-source; a moved one makes it worth nothing, and it is read again from the new stamp, or
-the fold starts over where the source had already served.
+A source is opened by one read of its root document.
 
-Departs from semantics 8.1 in form: one validation covers all arrays of a block instead of
-one each. What a reader is promised is the same.
-
-Source: format 3.4 (states); semantics 8.
+Source: format 3.4 (states); semantics 7.1, 8.2.
 """
 
 from __future__ import annotations
@@ -18,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.artifacts._cells import read_cells
 from sweep.artifacts.layout import ArrayLayout
-from sweep.errors import AccessError, ArtifactError, ColumnMovedError, ForeignWriteError
-from sweep.fold.level import Cells, LevelData, slice_cells
+from sweep.errors import AccessError, ForeignWriteError
+from sweep.fold.level import LevelData
 from sweep.model.provenance import Generation, generation_of
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
 
 __all__ = [
-    "ATTEMPTS",
+    "STAMP",
     "BlockRequest",
     "ForeignGuard",
     "Missing",
@@ -36,13 +29,12 @@ __all__ = [
     "StoredSource",
     "Unreadable",
     "open_sources",
-    "read_blocks",
+    "parse_root",
+    "root_parts",
 ]
 
-ATTEMPTS = 3
-"""Times that a block is read before its source counts as moved."""
-
 STAMP = "morton_hive_commit"
+"""The attribute that makes an artifact real."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +121,7 @@ class StoredSource(Source):
     def adopt(self, document: bytes, root: Mapping[str, Any]) -> None:
         """Take over a rewritten artifact: its stamp and provenance, none of its layouts."""
         self.document = document
-        self.stamp, self.block = _parts(root, self.block_name)
+        self.stamp, self.block = root_parts(root, self.block_name)
         self.layouts = {}
         self.revalidated += 1
 
@@ -184,12 +176,10 @@ def _state(key: str, raw: bytes | None, block_name: str) -> Opened:
     root = parse_root(raw)
     if isinstance(root, str):
         return Unreadable(key, root)
-    stamp, block = _parts(root, block_name)
+    stamp, block = root_parts(root, block_name)
     if not stamp:
         return Missing(key)
-    return StoredSource(
-        key=key, stamp=stamp, block=block, block_name=block_name, document=raw, layouts={}
-    )
+    return StoredSource(key=key, stamp=stamp, block=block, block_name=block_name, document=raw, layouts={})
 
 
 def parse_root(raw: bytes) -> Mapping[str, Any] | str:
@@ -204,7 +194,7 @@ def parse_root(raw: bytes) -> Mapping[str, Any] | str:
     return attributes if isinstance(attributes, Mapping) else "attributes are no object"
 
 
-def _parts(root: Mapping[str, Any], block_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def root_parts(root: Mapping[str, Any], block_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     stamp, block = root.get(STAMP), root.get(block_name)
     return (
         stamp if isinstance(stamp, Mapping) else {},
@@ -221,91 +211,6 @@ class BlockRequest:
     n_cells: int
     start: int
     stop: int
-
-
-type Block = Mapping[str, Cells | None]
-"""Array name to cells; None for an array that the source does not have."""
-
-
-def read_blocks(
-    store: ObjectStore, requests: Sequence[BlockRequest], names: Sequence[str], guard: ForeignGuard | None
-) -> list[Block]:
-    """Read blocks of several sources at once, each validated against its stamp.
-
-    Raises
-    ------
-    ColumnMovedError
-        A source was rewritten after it had served, or again and again.
-    ForeignWriteError
-        It was rewritten by another run after this run started.
-    ArtifactError
-        An array's bytes cannot be decoded though its stamp stands.
-    """
-    results: list[Block | None] = [_in_memory(request, names) for request in requests]
-    pending = [place for place, block in enumerate(results) if block is None]
-    for _ in range(ATTEMPTS):
-        if not pending:
-            break
-        tries = read_cells(store, [requests[place] for place in pending], names)
-        sources = [_stored(requests[place]) for place in pending]
-        documents = map_calls(store, lambda source: store.get(f"{source.key}/zarr.json"), sources)
-        moved = []
-        for place, source, got, document in zip(pending, sources, tries, documents, strict=True):
-            if _stands(source, document):
-                if isinstance(got, ArtifactError):
-                    raise got
-                source.pinned = True
-                results[place] = got
-            else:
-                _move(source, document, guard)
-                moved.append(place)
-        pending = moved
-    if pending:
-        raise _moved_error(_stored(requests[pending[0]]))
-    return [block for block in results if block is not None]
-
-
-def _in_memory(request: BlockRequest, names: Sequence[str]) -> Block | None:
-    data = request.source.data
-    if data is None:
-        return None
-    return {
-        name: slice_cells(data.arrays[name], request.start, request.stop) if name in data.arrays else None
-        for name in names
-    }
-
-
-def _stored(request: BlockRequest) -> StoredSource:
-    assert isinstance(request.source, StoredSource)
-    return request.source
-
-
-def _stands(source: StoredSource, document: bytes | None) -> bool:
-    if document == source.document:
-        return bool(source.stamp)
-    if document is None:
-        return False
-    root = parse_root(document)
-    return not isinstance(root, str) and bool(source.stamp) and root.get(STAMP) == source.stamp
-
-
-def _move(source: StoredSource, document: bytes | None, guard: ForeignGuard | None) -> None:
-    root = parse_root(document) if document is not None else "gone"
-    attributes: Mapping[str, Any] = {} if isinstance(root, str) else root
-    stamp, _ = _parts(attributes, source.block_name)
-    if guard is not None:
-        guard.check(source.key, stamp)
-    if source.pinned:
-        raise _moved_error(source)
-    source.adopt(document or b"", attributes)
-
-
-def _moved_error(source: StoredSource) -> ColumnMovedError:
-    return ColumnMovedError(
-        f"{source.key} was rewritten while it was being read; it is read afresh once, and the next run "
-        "heals what is left",
-        key=source.key,
-    )
 
 
 def _whole(value: Any) -> int:

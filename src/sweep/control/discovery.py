@@ -1,0 +1,125 @@
+"""Finding the leaves of a store from its run records, and its candidate shards.
+
+Discovery lists the root once and never walks the tree.
+
+Source: semantics 2.1, 2.5.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep.artifacts.coverage import Coverage, read_coverage
+from sweep.control.run_records import RecordedLeaves, read_run_record
+from sweep.errors import ArtifactError
+from sweep.model.keys import COVERAGE, is_run_record
+from sweep.model.manifest import Manifest
+from sweep.model.nodes import Words, decimals_of, path_of
+from sweep.plan.leaves import WorkSet, work_set_of_arrays
+from sweep.store.base import ObjectStore
+from sweep.store.io import map_calls
+
+__all__ = ["DiscoveredLeaves", "discover_leaves", "load_coverage"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DiscoveredLeaves:
+    """The work set that the run records give, and the records that could not be used."""
+
+    work: WorkSet
+    skipped_records: tuple[str, ...]
+
+
+def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
+    """Every leaf that a run record of the store vouches for.
+
+    Raises
+    ------
+    AccessError, StoreUnavailableError
+        The root cannot be listed, or a record not be read.
+    """
+    names = sorted(info.key for info in store.list_dir("").objects if is_run_record(info.key))
+    words: list[Words] = []
+    windows: list[str | None] = []
+    skipped: list[str] = []
+    inexact = 0
+    for name, data in zip(names, map_calls(store, store.get, names), strict=True):
+        try:
+            record = read_run_record(data) if data is not None else None
+        except ArtifactError as error:
+            log.warning(
+                "run record skipped", extra={"event": "run-record-skipped", "key": name, "why": error.message}
+            )
+            skipped.append(f"{name}: {error.message}")
+            continue
+        if record is not None:
+            inexact += record.inexact
+            found, labels = _leaves(store, manifest, record)
+            words.append(found)
+            windows += labels
+    if inexact:
+        log.warning(
+            "shard keys stored as floats skipped", extra={"event": "inexact-keys", "n_keys": inexact}
+        )
+    all_words = np.concatenate(words) if words else np.empty(0, dtype=np.uint64)
+    has_windows = any(label is not None for label in windows)
+    work = work_set_of_arrays(all_words, windows if has_windows else None, manifest.shard_order)
+    return DiscoveredLeaves(work=work, skipped_records=tuple(skipped))
+
+
+def _leaves(
+    store: ObjectStore, manifest: Manifest, record: RecordedLeaves
+) -> tuple[Words, list[str | None]]:
+    if record.windows is not None:
+        return record.words, list(record.windows)
+    if not manifest.is_windowed:
+        return record.words, [None] * len(record.words)
+    shards = np.unique(record.words)
+    found: list[int] = []
+    labels: list[str | None] = []
+    listed = map_calls(store, lambda node: _windows_at(store, manifest, node), decimals_of(shards))
+    for word, windows in zip(shards.tolist(), listed, strict=True):
+        found += [word] * len(windows)
+        labels += windows
+    return np.array(found, dtype=np.uint64), labels
+
+
+def _windows_at(store: ObjectStore, manifest: Manifest, node: str) -> list[str | None]:
+    """The windows whose stats sidecar stands in a shard's directory."""
+    names = [info.key.rsplit("/", 1)[-1] for info in store.list_dir(path_of(node)).objects]
+    labels: set[str | None] = set()
+    for name in names:
+        if manifest.spec == "morton-hive/3":
+            if name.endswith(".stats.json") and not name.endswith(".pyramid.stats.json"):
+                labels.add(name.removesuffix(".stats.json"))
+        elif name == "stats.json":
+            labels.add(None)
+        elif name.startswith("stats_") and name.endswith(".json"):
+            labels.add(name.removeprefix("stats_").removesuffix(".json"))
+    return sorted(labels, key=lambda label: (label is not None, label or ""))
+
+
+def load_coverage(store: ObjectStore, shard_order: int) -> tuple[Coverage | None, bytes | None]:
+    """The root coverage (None where it is absent or unusable) and the object as it stands."""
+    raw = store.get(COVERAGE)
+    coverage = read_coverage(raw, shard_order)
+    if coverage is None and raw is not None:
+        log.warning("root coverage is not usable", extra={"event": "coverage-stale", "found": _says(raw)})
+    return coverage, raw
+
+
+def _says(raw: bytes) -> str:
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        return "no JSON"
+    if not isinstance(document, Mapping):
+        return "no object"
+    return ", ".join(f"{key} {document.get(key)!r}" for key in ("spec", "encoding", "order"))

@@ -1,0 +1,130 @@
+"""Run records of leaf work: small Parquet tables that say which leaves exist.
+
+Source: semantics 2.1; leaves 1.6.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from arro3.core import DataType, RecordBatch, Table
+from arro3.io import read_parquet, write_parquet
+from numpy.typing import NDArray
+
+from sweep.errors import ArtifactError
+from sweep.model.nodes import Words
+
+__all__ = ["RecordedLeaves", "read_run_record", "write_run_record"]
+
+_BATCH_ROWS = 65536
+_EXACT_IN_FLOAT = float(2**53)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedLeaves:
+    """The leaves that one record vouches for.
+
+    ``windows`` is None where the record has no such column; ``inexact`` counts keys that
+    were stored as floats and cannot be trusted.
+    """
+
+    words: Words
+    windows: tuple[str | None, ...] | None
+    inexact: int = 0
+
+
+def read_run_record(data: bytes) -> RecordedLeaves:
+    """Read the leaves of a record.
+
+    Raises
+    ------
+    ArtifactError
+        It is no Parquet file, or has no ``shard_key`` column.
+    """
+    try:
+        reader = read_parquet(data, batch_size=_BATCH_ROWS)
+        names = [field.name for field in reader.schema]
+        if "shard_key" not in names:
+            raise ArtifactError("it has no column shard_key", kind="run-record")
+        parts = [_batch(RecordBatch.from_arrow(batch), names) for batch in _batches(reader)]
+    except ArtifactError:
+        raise
+    except Exception as error:  # arro3 raises bare exceptions for every kind of damage
+        raise ArtifactError(f"it is not readable as Parquet ({error})", kind="run-record") from error
+    words = [part.words for part in parts]
+    has_windows = "window" in names
+    return RecordedLeaves(
+        words=np.concatenate(words) if words else np.empty(0, dtype=np.uint64),
+        windows=tuple(w for part in parts for w in part.windows or ()) if has_windows else None,
+        inexact=sum(part.inexact for part in parts),
+    )
+
+
+def _batches(reader: Any) -> Iterator[Any]:
+    yield from reader
+
+
+def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
+    keys = batch.column("shard_key")
+    n_rows = batch.num_rows
+    keep = np.ones(n_rows, dtype=np.bool_)
+    if "success" in names:
+        success = batch.column("success").to_pylist()
+        keep &= np.fromiter((bool(value) for value in success), dtype=np.bool_, count=n_rows)
+    words, known, inexact = _words(keys, n_rows)
+    keep &= known
+    windows: tuple[str | None, ...] | None = None
+    if "window" in names:
+        column = batch.column("window").to_pylist()
+        windows = tuple(_window(column[row]) for row in np.flatnonzero(keep).tolist())
+    return RecordedLeaves(words=words[keep], windows=windows, inexact=inexact)
+
+
+def _words(keys: Any, n_rows: int) -> tuple[Words, NDArray[np.bool_], int]:
+    """The keys as words, which of them are known, and how many floats were not exact."""
+    if DataType.is_floating(keys.type):
+        values = np.array([np.nan if v is None else float(v) for v in keys.to_pylist()], dtype=np.float64)
+        known = np.isfinite(values)
+        exact = known & (values == np.floor(values)) & (values >= 0) & (values < _EXACT_IN_FLOAT)
+        return np.where(exact, values, 0).astype(np.uint64), exact, int((known & ~exact).sum())
+    if keys.null_count == 0 and DataType.is_integer(keys.type):
+        return np.asarray(keys.to_numpy()).astype(np.uint64), np.ones(n_rows, dtype=np.bool_), 0
+    listed = keys.to_pylist()
+    known = np.array([isinstance(value, int) for value in listed], dtype=np.bool_).reshape(n_rows)
+    words = np.array([value if isinstance(value, int) else 0 for value in listed], dtype=np.uint64)
+    return words, known, 0
+
+
+def _window(value: Any) -> str | None:
+    if value is None or isinstance(value, float):
+        return None
+    return str(value)
+
+
+def write_run_record(words: Words, windows: Sequence[str | None] | None = None) -> bytes:
+    """A record of finished leaves, with the columns that discovery reads.
+
+    Parameters
+    ----------
+    words : ndarray of uint64, shape (n_leaves,)
+    windows : sequence of str or None, shape (n_leaves,), optional
+        None on an unwindowed store.
+    """
+    from arro3.core import Array  # beside the reader's imports this one is for writers alone
+
+    n_leaves = len(words)
+    labels = list(windows) if windows is not None else [None] * n_leaves
+    table = Table.from_pydict(
+        {
+            "shard_key": Array.from_numpy(np.ascontiguousarray(words, dtype=np.uint64)),
+            "window": Array(labels, type=DataType.utf8()),
+            "success": Array.from_numpy(np.ones(n_leaves, dtype=np.bool_)),
+        }
+    )
+    buffer = io.BytesIO()
+    write_parquet(table, buffer)
+    return buffer.getvalue()

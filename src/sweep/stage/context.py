@@ -1,0 +1,70 @@
+"""What every part of a pass shares.
+
+One :class:`Runtime` is built at a composition root; one :class:`PassContext` for each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sweep.artifacts.documents import Templates
+from sweep.artifacts.source import ForeignGuard
+from sweep.artifacts.writer import Writer
+from sweep.events import Observer
+from sweep.model.clock import Clock, timestamp
+from sweep.model.manifest import Manifest
+from sweep.stage.folding import Folder
+from sweep.store.base import ObjectStore
+
+__all__ = ["PassContext", "Runtime", "pass_context"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The outside world of a run: time, fresh ids, who listens, and what we call ourselves.
+
+    ``new_id`` returns 32 or more lowercase hex digits, never the same twice.
+    """
+
+    clock: Clock
+    new_id: Callable[[], str]
+    observer: Observer
+    program: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassContext:
+    """A run's store, declaration and tools; ``store`` is fenced by the run's lease."""
+
+    store: ObjectStore
+    manifest: Manifest
+    run_id: str
+    run_started: str
+    guard: ForeignGuard
+    folder: Folder
+    writer: Writer
+    runtime: Runtime
+
+
+def pass_context(store: ObjectStore, manifest: Manifest, *, run_id: str, runtime: Runtime) -> PassContext:
+    """Put a run's tools together; the run starts now."""
+    run_started = timestamp(runtime.clock.now())
+    guard = ForeignGuard(run_id=run_id, run_started=run_started)
+    return PassContext(
+        store=store,
+        manifest=manifest,
+        run_id=run_id,
+        run_started=run_started,
+        guard=guard,
+        folder=Folder(store=store, fields=manifest.fields, guard=guard),
+        writer=Writer(
+            store=store,
+            manifest=manifest,
+            templates=Templates(manifest.fields),
+            clock=runtime.clock,
+            run_id=run_id,
+            program=runtime.program,
+        ),
+        runtime=runtime,
+    )

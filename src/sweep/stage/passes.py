@@ -1,0 +1,192 @@
+"""A pass: every tuple from fine to coarse, every unit of every dispatch node.
+
+Source: semantics 1.1 (the pass), 3.6 (units, isolation); format 11 (rows).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.errors import SweepError
+from sweep.events import TupleFinished, TupleStarted, UnitFinished
+from sweep.model.nodes import Words
+from sweep.model.provenance import Actuals
+from sweep.plan.leaves import WorkSet
+from sweep.plan.planner import NodePlan, TuplePlan, plan_tuple
+from sweep.plan.tuples import OrderTuple
+from sweep.plan.units import Unit
+from sweep.stage.close import CloseFold
+from sweep.stage.context import PassContext
+from sweep.stage.tally import Tally, UnitError
+from sweep.stage.unit import FATAL, UnitFold
+
+__all__ = ["PassPlan", "PassResult", "StageRow", "plan_pass", "run_pass"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassPlan:
+    """The tuples of one pass, finest first; ``partition`` is ``(index, of)`` or None."""
+
+    tuples: tuple[TuplePlan, ...]
+    partition: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow:
+    """What one tuple did."""
+
+    order_tuple: OrderTuple
+    n_nodes: int
+    window_units: int
+    close_units: int
+    tally: Tally
+    duration_s: float
+    partition: tuple[int, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "dispatch_order": self.order_tuple.dispatch_order,
+            "orders": list(self.order_tuple.orders),
+            "nodes": self.n_nodes,
+            "window_units": self.window_units,
+            "close_units": self.close_units,
+            **self.tally.counters(),
+            "duration_s": self.duration_s,
+        }
+        if self.tally.unit_errors:
+            row["unit_errors"] = [error.to_json() for error in self.tally.unit_errors]
+        if self.partition is not None:
+            row["partition"] = {"index": self.partition[0], "of": self.partition[1]}
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """Rows in the order of processing, and what was seen of each level."""
+
+    rows: tuple[StageRow, ...]
+    actuals: Actuals
+
+
+def plan_pass(
+    tuples: Sequence[OrderTuple],
+    *,
+    work: WorkSet,
+    candidates: Words,
+    scope: Words | None,
+    is_windowed: bool,
+    closes: bool,
+    only: Unit | None = None,
+    partition: tuple[int, int] | None = None,
+) -> PassPlan:
+    """Plan every tuple of a pass. Raises as :func:`sweep.plan.planner.plan_tuple`."""
+    plans = tuple(
+        plan_tuple(
+            each,
+            work=work,
+            candidates=candidates,
+            scope=scope,
+            is_windowed=is_windowed,
+            closes=closes,
+            only=only,
+        )
+        for each in tuples
+    )
+    return PassPlan(tuples=plans, partition=partition)
+
+
+def run_pass(context: PassContext, plan: PassPlan) -> PassResult:
+    """Fold every tuple of ``plan``.
+
+    Raises
+    ------
+    SweepError
+        Errors that end a run; on an unwindowed store, whatever stopped a unit.
+    """
+    actuals = Actuals()
+    rows = tuple(_run_tuple(context, each, actuals, plan.partition) for each in plan.tuples)
+    return PassResult(rows=rows, actuals=actuals)
+
+
+def _run_tuple(
+    context: PassContext, plan: TuplePlan, actuals: Actuals, partition: tuple[int, int] | None
+) -> StageRow:
+    runtime = context.runtime
+    started = runtime.clock.monotonic()
+    order_tuple = plan.order_tuple
+    runtime.observer(
+        TupleStarted(
+            dispatch_order=order_tuple.dispatch_order,
+            orders=order_tuple.orders,
+            n_nodes=plan.n_nodes,
+            n_ladder_nodes=plan.n_ladder_nodes,
+            partition=None if partition is None else partition[0],
+        )
+    )
+    tally = Tally()
+    for node in plan.iter_nodes():
+        for unit in node.units:
+            done = _run_unit(context, node, unit, actuals)
+            tally += done
+            runtime.observer(
+                UnitFinished(
+                    dispatch_order=order_tuple.dispatch_order,
+                    node=node.node,
+                    unit=unit.label,
+                    written=done.written + done.columns_written,
+                    current=done.current + done.columns_current,
+                    failed=done.failed,
+                )
+            )
+    duration_s = runtime.clock.monotonic() - started
+    runtime.observer(
+        TupleFinished(
+            dispatch_order=order_tuple.dispatch_order,
+            written=tally.written + tally.columns_written,
+            current=tally.current + tally.columns_current,
+            failed=tally.failed,
+            duration_s=duration_s,
+        )
+    )
+    row = StageRow(
+        order_tuple=order_tuple,
+        n_nodes=plan.n_nodes,
+        window_units=plan.window_units,
+        close_units=plan.close_units,
+        tally=tally,
+        duration_s=duration_s,
+        partition=partition,
+    )
+    log.info("tuple done", extra={"event": "tuple-done", "run_id": context.run_id, "row": row.to_json()})
+    return row
+
+
+def _run_unit(context: PassContext, node: NodePlan, unit: Unit, actuals: Actuals) -> Tally:
+    """One unit. A windowed store goes on past a unit that failed; the row names it."""
+    fold = CloseFold(context, node) if unit.kind == "close" else UnitFold(context, node, unit)
+    failure = Tally()
+    try:
+        fold.run()
+    except FATAL:
+        raise
+    except SweepError as error:
+        if not context.manifest.is_windowed:
+            raise
+        text = f"{type(error).__name__}: {error.message}"
+        log.warning(
+            "unit failed",
+            extra={"event": "unit-failed", "node": node.node, "unit": unit.label, "error": text},
+        )
+        failure = Tally(
+            failed=1,
+            unit_errors=(UnitError(node=node.node, unit=unit.label, error=text),),
+            problems=(f"node {node.node}, {unit.label}: {error.message}",),
+        )
+    if isinstance(fold, UnitFold):
+        actuals.merge(fold.actuals)
+    return fold.tally + failure
