@@ -74,9 +74,7 @@ def measure(run: Callable[[Words], list[TuplePlan]], words: Words) -> tuple[floa
 
 def show_growth(name: str, run: Callable[[Words], list[TuplePlan]], *, is_shuffled: bool = False) -> None:
     print(f"\n{name}")
-    print(
-        f"{'leaves':>10} {'seconds':>8} {'growth':>7} {'peak MB':>8} {'bytes/leaf':>10} {'units':>8} {'nodes':>10}"
-    )
+    print("    leaves  seconds  growth  peak MB bytes/leaf    units      nodes")
     before = None
     for n_leaves in (SPHERE // 64, SPHERE // 16, SPHERE // 4, SPHERE):
         words = sphere_part(n_leaves)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import Words, checked_words, decimals_of, orders_of
-from sweep.plan._runs import distinct, is_member, run_starts, sorted_distinct
+from sweep.plan._runs import distinct, is_member, sorted_distinct
 
 __all__ = ["NO_WINDOW", "Ref", "WorkSet", "work_set", "work_set_of_arrays"]
 
@@ -178,8 +178,9 @@ def _entries(
         return array, np.full(len(array), NO_WINDOW, dtype=np.int32), (), skipped
     sequence = np.lexsort((codes, array))
     array, codes = array[sequence], codes[sequence]
-    pairs = np.union1d(run_starts(array), run_starts(codes))
-    return array[pairs], codes[pairs], labels, skipped
+    is_first = np.ones(len(array), dtype=np.bool_)
+    is_first[1:] = (array[1:] != array[:-1]) | (codes[1:] != codes[:-1])
+    return array[is_first], codes[is_first], labels, skipped
 
 
 def _encode(

@@ -27,6 +27,8 @@ __all__ = ["NodePlan", "TuplePlan", "candidates", "plan_tuple"]
 
 log = logging.getLogger(__name__)
 
+_SPELLED_AT_ONCE = 4096
+
 
 def candidates(work: WorkSet, covered: Words | None) -> Words:
     """Every shard that a fold may find: those of the work set, dirt-only ones, the covered.
@@ -167,12 +169,11 @@ class TuplePlan:
         """The dispatch nodes in processing order, made one at a time."""
         leaf_starts, leaf_stops = spans(self._candidates, self.nodes)
         dirty_starts, dirty_stops = spans(self._work.words, self.nodes)
-        for place in range(len(self.nodes)):
-            word = self.nodes[place : place + 1]
+        for place, (node, word) in enumerate(_named(self.nodes)):
             dirty = slice(dirty_starts[place], dirty_stops[place])
             yield NodePlan(
-                node=decimals_of(word)[0],
-                word=int(word[0]),
+                node=node,
+                word=word,
                 order_tuple=self.order_tuple,
                 leaves=self._candidates[leaf_starts[place] : leaf_stops[place]],
                 units=self._units.of(place),
@@ -180,6 +181,13 @@ class TuplePlan:
                 _dirty_codes=self._work.codes[dirty],
                 _labels=self._work.labels,
             )
+
+
+def _named(nodes: Words) -> Iterator[tuple[str, int]]:
+    """Decimals and words, spelled some thousand at a time."""
+    for first in range(0, len(nodes), _SPELLED_AT_ONCE):
+        some = nodes[first : first + _SPELLED_AT_ONCE]
+        yield from zip(decimals_of(some), some.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
