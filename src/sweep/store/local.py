@@ -167,7 +167,7 @@ class LocalStore:
                 objects.extend(self._info(folder + name))
             elif next(self._walk(folder + name, ""), None) is not None:
                 prefixes.append(folder + name.removesuffix("/"))
-        return Listing(tuple(objects), tuple(prefixes))
+        return Listing(tuple(objects), tuple(sorted(prefixes)))
 
     def touch(self, key: str) -> bool:
         path = self._path(key)
