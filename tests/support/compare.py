@@ -1,0 +1,125 @@
+"""Compares two stores object by object: the same bytes, but for run identity and the clock.
+
+Source: format 1.6 and 13.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+# values that name a run, a moment, a program or a place
+_VOLATILE = frozenset(
+    {
+        "run_id",
+        "run_ids",
+        "pipeline_run_id",
+        "record",
+        "store_root",
+        "zagg_version",
+        "generated_at",
+        "members_generated_at",
+        "written_at",
+        "timestamp",
+        "acquired_at",
+        "heartbeat_at",
+        "run_started",
+        "duration_s",
+    }
+)
+_RUN_RECORD = re.compile(r"^sweep_stats_\d{8}T\d{6}Z_")
+
+
+def objects_of(root: Path) -> dict[str, Path]:
+    """Map each object's key to its file; the clock in a run record's name is left out."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {_RUN_RECORD.sub("sweep_stats_", path.relative_to(root).as_posix()): path for path in files}
+
+
+def node_objects(root: Path) -> dict[str, bytes]:
+    """Map each object below a base cell to its bytes: all but the objects of the store's root."""
+    return {key: path.read_bytes() for key, path in objects_of(root).items() if re.match(r"-?[1-6]/", key)}
+
+
+def is_overview_chunk(key: str) -> bool:
+    """Tell whether a key names a chunk of an overview: what no tuple width changes."""
+    return "/c/" in key and ".pyramid.zarr/" not in key
+
+
+def compare_stores(expected: Path, actual: Path, *, overview_chunks: bool = False) -> list[str]:
+    """Return what differs between two stores, one line each; nothing if they are the same.
+
+    Parameters
+    ----------
+    expected, actual
+        Roots of the stores.
+    overview_chunks
+        Look at the chunk objects of overviews alone.
+    """
+    want, have = objects_of(expected), objects_of(actual)
+    if overview_chunks:
+        want, have = _overview_chunks(want), _overview_chunks(have)
+    if not want:
+        return [f"{expected} holds nothing to compare"]
+    found = [f"{key}: missing" for key in sorted(want.keys() - have.keys())]
+    found += [f"{key}: unexpected" for key in sorted(have.keys() - want.keys())]
+    for key in sorted(want.keys() & have.keys()):
+        found += [f"{key}: {line}" for line in _differences(want[key].read_bytes(), have[key].read_bytes())]
+    return found
+
+
+def _overview_chunks(objects: Mapping[str, Path]) -> dict[str, Path]:
+    return {key: path for key, path in objects.items() if is_overview_chunk(key)}
+
+
+def _differences(want: bytes, have: bytes) -> Iterable[str]:
+    if want == have:
+        return
+    try:
+        documents = [json.loads(text) for text in (want, have)]
+    except ValueError:
+        yield f"{len(want)} bytes expected, {len(have)} other bytes found"
+        return
+    lines = list(_walk(_masked(documents[0]), _masked(documents[1]), "$"))
+    yield from lines
+    layouts = [_layout(text.decode(), value) for text, value in zip((want, have), documents, strict=True)]
+    if not lines and layouts[0] != layouts[1]:
+        yield f"laid out with indent {layouts[1]}, expected {layouts[0]}"
+
+
+def _masked(value: Any) -> Any:
+    """Replace volatile values by what they must still share: kind, and number of items."""
+    if isinstance(value, dict):
+        return {key: _mask(item) if key in _VOLATILE else _masked(item) for key, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list) else value
+
+
+def _mask(value: Any) -> Any:
+    match value:
+        case None:
+            return None
+        case list():
+            return [_mask(item) for item in value]
+        case int() | float():
+            return "a number"
+        case _:
+            return "a text"
+
+
+def _walk(want: Any, have: Any, place: str) -> Iterable[str]:
+    if isinstance(want, dict) and isinstance(have, dict):
+        if list(want) != list(have):
+            yield f"{place}: keys {list(have)}, expected {list(want)}"
+        for key in want.keys() & have.keys():
+            yield from _walk(want[key], have[key], f"{place}.{key}")
+    elif isinstance(want, list) and isinstance(have, list) and len(want) == len(have):
+        for number, (one, other) in enumerate(zip(want, have, strict=True)):
+            yield from _walk(one, other, f"{place}[{number}]")
+    elif type(want) is not type(have) or want != have:
+        yield f"{place}: {json.dumps(have)[:160]}, expected {json.dumps(want)[:160]}"
+
+
+def _layout(text: str, value: Any) -> str:
+    """Name the indent that gives a document its text back."""
+    return next((str(n) for n in (None, 1, 2) if json.dumps(value, indent=n) == text), "of no known kind")
