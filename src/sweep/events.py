@@ -29,7 +29,7 @@ class RunStarted:
     store_root: str
     n_leaves: int
     n_tuples: int
-    n_dispatch_nodes: int
+    n_units: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class TupleStarted:
     dispatch_order: int
     orders: tuple[int, ...]
     n_nodes: int
+    n_units: int
     n_ladder_nodes: int
     partition: int | None = None
 

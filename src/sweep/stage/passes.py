@@ -124,6 +124,7 @@ def _run_tuple(
             dispatch_order=order_tuple.dispatch_order,
             orders=order_tuple.orders,
             n_nodes=plan.n_nodes,
+            n_units=plan.n_units,
             n_ladder_nodes=plan.n_ladder_nodes,
             partition=None if partition is None else partition[0],
         )

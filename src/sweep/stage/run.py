@@ -280,7 +280,7 @@ class _Run:
                 store_root=context.store.root,
                 n_leaves=job.work.n_leaves,
                 n_tuples=sum(len(plan.tuples) for plan in plans),
-                n_dispatch_nodes=sum(each.n_nodes for plan in plans for each in plan.tuples),
+                n_units=sum(each.n_units for plan in plans for each in plan.tuples),
             )
         )
         return plans

@@ -1,0 +1,45 @@
+"""Exit codes, and how errors become them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from sweep.errors import (
+    AccessError,
+    DeclarationError,
+    ForeignWriteError,
+    LeaseHeldError,
+    LeaseLostError,
+    SweepError,
+    TransientError,
+)
+
+__all__ = ["Exit", "exit_of"]
+
+
+class Exit(IntEnum):
+    """What a command's exit status says."""
+
+    DONE = 0
+    FAILED_UNITS = 1
+    REFUSED = 2
+    HELD = 3
+    LOST = 5
+    UNREACHABLE = 6
+    BUG = 70
+    INTERRUPTED = 130
+
+
+_BY_ERROR: tuple[tuple[type[SweepError], Exit], ...] = (
+    (DeclarationError, Exit.REFUSED),
+    (LeaseHeldError, Exit.HELD),
+    (LeaseLostError, Exit.LOST),
+    (ForeignWriteError, Exit.LOST),
+    (AccessError, Exit.UNREACHABLE),
+    (TransientError, Exit.UNREACHABLE),
+)
+
+
+def exit_of(error: SweepError) -> Exit:
+    """The exit code of an error; what has no branch of its own counts as failed work."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED_UNITS)

@@ -1,0 +1,301 @@
+"""The command line: ``sweep local``, ``unlock``, ``info``, ``show``.
+
+Composition root: it builds the store and the runtime, calls the layers below, and turns
+errors into messages and exit codes.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sweep._version import __version__
+from sweep.cli.exits import Exit, exit_of
+from sweep.cli.progress import progress
+from sweep.cli.runtime import SystemClock, configure_logging, system_runtime
+from sweep.errors import DeclarationError, SweepError
+from sweep.events import ignore
+from sweep.store.base import ObjectStore
+from sweep.store.open import StoreOptions, open_store
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="sweep",
+    help="Build the coarse levels of a HEALPix zarr store.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Store = Annotated[
+    str, typer.Argument(help="The store: a folder, file://, or s3://bucket/prefix.", show_default=False)
+]
+Region = Annotated[str | None, typer.Option(help="AWS region of an s3:// store.")]
+Endpoint = Annotated[str | None, typer.Option(help="Address of an S3-compatible server.")]
+Anonymous = Annotated[bool, typer.Option("--anon", help="Send unsigned requests (reading public stores).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")]
+
+_err = Console(stderr=True, highlight=False)
+
+
+def main() -> None:
+    """Run the command line; the process ends with one of :class:`~sweep.cli.exits.Exit`."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    app()
+
+
+def _interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _exits(hint: str = "") -> Iterator[None]:
+    """Map what a command raises to a message and an exit code."""
+    try:
+        yield
+    except SweepError as error:
+        code = exit_of(error)
+        _say_error(error.message)
+        if hint and code not in (Exit.REFUSED, Exit.HELD):
+            _say(hint)
+        raise typer.Exit(code) from error
+    except KeyboardInterrupt as error:
+        _say_error("interrupted")
+        if hint:
+            _say(hint)
+        raise typer.Exit(Exit.INTERRUPTED) from error
+    except (typer.Exit, typer.BadParameter):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        _say_error("this is a fault of sweep itself, please report it with the lines above")
+        raise typer.Exit(Exit.BUG) from error
+
+
+def _say(text: str) -> None:
+    _err.print(text, soft_wrap=True, markup=False)
+
+
+def _say_error(text: str) -> None:
+    _say(f"sweep: {text}")
+
+
+def _open(store: str, region: str | None, endpoint: str | None, anonymous: bool) -> ObjectStore:
+    return open_store(store, StoreOptions(region=region, endpoint=endpoint, anonymous=anonymous))
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"sweep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Build the coarse levels of a HEALPix zarr store."""
+
+
+@app.command()
+def local(
+    store: Store,
+    scope: Annotated[
+        str | None,
+        typer.Option(help="What to sweep: 'all', or node decimals with commas, e.g. 3111,-2.", show_default=False),
+    ] = None,
+    tuple_width: Annotated[int, typer.Option(help="Orders that one tuple climbs.")] = 3,
+    target_nodes: Annotated[
+        int | None, typer.Option(help="Size the tuples to about this many ladder nodes per dispatch node.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Work in this many parts (a power of four), one after another.")
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Resume a dead run under its id.", show_default="a fresh one")
+    ] = None,
+    lease_ttl: Annotated[
+        int, typer.Option(help="Seconds without a heartbeat after which others may take the store over.")
+    ] = 900,
+    touch_policy: Annotated[str, typer.Option(help="Renew aggregation.yaml: auto, always or never.")] = "auto",
+    pipeline_run_id: Annotated[
+        str | None, typer.Option(help="Run id of the pipeline run that this sweep completes.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 when any artifact is under-covered.")] = False,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    anonymous: Anonymous = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Sweep STORE in this process: build every level above its leaves.
+
+    Safe to repeat: what is current is skipped. Exit codes: 0 done, 1 finished with failures,
+    2 refused, 3 another sweep holds the store, 5 the lease was lost or a foreign writer
+    appeared, 6 the store cannot be reached or written, 130 interrupted.
+    """
+    from sweep.stage.run import SweepOptions, new_run_id, sweep_store  # cold start of --help
+
+    configure_logging(verbose)
+    runtime = system_runtime(ignore)
+    run_id = run_id or new_run_id(runtime)
+    with _exits(_resume_hint(store, scope, run_id)):
+        if scope is None:
+            raise DeclarationError(
+                "'sweep local' needs --scope: 'all' for the whole store, or the decimals of nodes to sweep "
+                "(for example --scope 3111,-2)",
+                kind="scope",
+            )
+        opened = _open(store, region, endpoint, anonymous)
+        with progress(_err, quiet=quiet or as_json) as observer:
+            summary = sweep_store(
+                opened,
+                SweepOptions(
+                    scope=scope,
+                    tuple_width=tuple_width,
+                    target_nodes=target_nodes,
+                    partitions=partitions,
+                    lease_ttl_s=lease_ttl,
+                    run_id=run_id,
+                    pipeline_run_id=pipeline_run_id,
+                    touch_policy=touch_policy,  # type: ignore[arg-type]  # checked by sweep_store
+                ),
+                system_runtime(observer),
+            )
+        _report(summary, store, as_json=as_json)
+    if summary.tally.failed or (strict and summary.tally.under_covered):
+        raise typer.Exit(Exit.FAILED_UNITS)
+
+
+def _resume_hint(store: str, scope: str | None, run_id: str) -> str:
+    command = shlex.join(["sweep", "local", store, "--scope", scope or "all", "--run-id", run_id])
+    return f"nothing is half-written under a stamp; to go on under the same run: {command}"
+
+
+def _report(summary: Any, store: str, *, as_json: bool) -> None:
+    tally = summary.tally
+    for line in (*summary.skipped_records, *tally.problems):
+        _say(f"warning: {line}")
+    if as_json:
+        typer.echo(json.dumps(summary.to_json(), indent=2))
+        return
+    if not summary.record:
+        typer.echo(f"no completed leaves found in the run records of {store}; nothing to sweep")
+        return
+    typer.echo(
+        f"swept {summary.n_leaves} leaves of {store}: {tally.written} overviews and "
+        f"{tally.columns_written} stage columns written, {tally.current + tally.columns_current} current, "
+        f"{tally.empty} empty, {tally.failed} failed ({summary.record['duration_s']:.1f} s)"
+    )
+    if tally.under_covered:
+        typer.echo(
+            f"{tally.under_covered} artifacts are under-covered: some of their sources were not there; "
+            "a later sweep heals them when they appear"
+        )
+    if tally.failed:
+        typer.echo(f"{tally.failed} failed; mend what the warnings name and sweep again")
+
+
+@app.command()
+def unlock(
+    store: Store,
+    run_id: Annotated[str, typer.Option(help="The run whose lease is to be removed.")],
+    region: Region = None,
+    endpoint: Endpoint = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Free the lease of a run that is gone for good, after showing who held it.
+
+    Make sure that the run is dead: one that still works stops at its next heartbeat, and what
+    it has in flight may land beside the next run's work.
+    """
+    from sweep.control.lease import read_holder  # cold start of --help
+    from sweep.control.lease import unlock as remove
+
+    configure_logging(verbose)
+    with _exits():
+        opened = _open(store, region, endpoint, False)
+        holder = read_holder(opened)
+        if holder is None:
+            typer.echo(f"{store} is not held by any sweep; nothing to unlock")
+            return
+        clock = SystemClock()
+        age_s = holder.heartbeat_age_s(clock.now())
+        age = "unknown age" if age_s is None else f"{age_s:.0f} s ago"
+        typer.echo(
+            f"{store} is held by run {holder.run_id}, acquired {holder.acquired_at}, last heartbeat "
+            f"{holder.heartbeat_at} ({age}), ttl {holder.ttl_s:.0f} s"
+        )
+        remove(opened, run_id, clock=clock, new_id=system_runtime(ignore).new_id)
+        typer.echo(f"freed: the lease of run {run_id} is gone")
+
+
+@app.command()
+def info(
+    store: Store,
+    as_json: AsJson = False,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    anonymous: Anonymous = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say what STORE is: orders, fields, windows, leaves, what is swept and what is stale."""
+    from sweep.cli.render import render_info  # cold start of --help
+    from sweep.read.info import store_info
+
+    configure_logging(verbose)
+    with _exits():
+        found = store_info(_open(store, region, endpoint, anonymous), clock=SystemClock())
+        if as_json:
+            typer.echo(json.dumps(found.to_json(), indent=2))
+        else:
+            Console(highlight=False, soft_wrap=not sys.stdout.isatty()).print(render_info(found))
+
+
+@app.command()
+def show(
+    store: Store,
+    level: Annotated[int, typer.Option(help="Node order of the level to draw.")],
+    field: Annotated[str, typer.Option(help="Field to draw.")],
+    out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg or .pdf.")],
+    window: Annotated[str | None, typer.Option(help="Window label, on a windowed store.")] = None,
+    quantile: Annotated[float, typer.Option(help="Which quantile of a digest field.")] = 0.5,
+    lane: Annotated[str | None, typer.Option(help="Which lane of a composition field.")] = None,
+    whole_globe: Annotated[bool, typer.Option("--global", help="Draw the whole globe.")] = False,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    anonymous: Anonymous = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Draw one level of STORE as a map."""
+    from sweep.read.show import draw_level  # matplotlib is heavy, and an extra
+
+    configure_logging(verbose)
+    with _exits():
+        drawn = draw_level(
+            _open(store, region, endpoint, anonymous),
+            level=level,
+            field=field,
+            window=window,
+            quantile=quantile,
+            lane=lane,
+            whole_globe=whole_globe,
+            out=out,
+        )
+        typer.echo(f"{out}: {drawn.n_cells} cells of {drawn.n_nodes} nodes")
