@@ -47,6 +47,7 @@ _SIGN = np.uint32(0x80000000)
 _LOW32 = np.uint64(0xFFFFFFFF)
 _SMALL_GROUP = 16
 _BLOCK = 128
+_SHORT = 8
 _DEPTH = 64
 _PI = math.pi
 
@@ -207,24 +208,29 @@ def _fold_exact(values: Any, fan_in: Any, law: Any, fill: Any, out: Any) -> None
 
     A group of missing values becomes ``fill``. Of equal extremes (``0.0``, ``-0.0``) the last stays.
     """
+    zero = values.dtype.type(0)
     kept = np.empty(fan_in, values.dtype)
     for cell in range(out.size):
         n_kept = 0
+        total = zero
         extreme = fill
         for i in range(fan_in):
             value = values[cell * fan_in + i]
             is_missing = value != value or value == fill
-            kept[i] = values.dtype.type(0) if is_missing else value
+            kept[i] = zero if is_missing else value
+            total += kept[i]
             if not is_missing:
                 if n_kept == 0 or (value <= extreme if law == _MIN else value >= extreme):
                     extreme = value
                 n_kept += 1
         if n_kept == 0:
             out[cell] = fill
-        elif law == _SUM:
-            out[cell] = values.dtype.type(0) + _pairwise(kept, 0, fan_in)
-        else:
+        elif law != _SUM:
             out[cell] = extreme
+        elif fan_in < _SHORT:
+            out[cell] = total
+        else:
+            out[cell] = zero + _pairwise(kept, 0, fan_in)
 
 
 def _exact_kernel(dtype: Any) -> Any:
@@ -274,9 +280,10 @@ def _asin(x: Any) -> Any:
     y = root if is_outer else size
     z2 = z * z
     z4 = z2 * z2
-    low = ((_C0 + _C1 * z) + (_C2 + _C3 * z) * z2) + ((_C4 + _C5 * z) + (_C6 + _C7 * z) * z2) * z4
-    high = ((_C8 + _C9 * z) + (_C10 + _C11 * z) * z2) + _C12 * z4
-    tail = y * (z * (low + high * (z4 * z4)))
+    z8 = z4 * z4
+    low = ((_C1 + _C2 * z) + (_C3 + _C4 * z) * z2) + ((_C5 + _C6 * z) + (_C7 + _C8 * z) * z2) * z4
+    high = (_C9 + _C10 * z) + (_C11 + _C12 * z) * z2
+    tail = y * (z * (_C0 + z * (low + high * z8)))
     inner = size + tail
     scaled = SPLIT * y
     head = scaled - (scaled - y)
@@ -315,19 +322,38 @@ def _is_less(rows: Any, locations: Any, times: Any, a: Any, b: Any) -> Any:
 
 @njit(**_OPTIONS)
 def _merge_keys(keys: Any, out: Any, start: Any, middle: Any, stop: Any) -> None:
-    """Merge the ascending runs ``[start, middle)`` and ``[middle, stop)`` of distinct keys."""
-    i, j, k = start, middle, start
-    while i < middle and j < stop:
+    """Merge the ascending runs ``[start, middle)`` and ``[middle, stop)`` of distinct keys.
+
+    Both ends at once and without branches while neither run can end; what is left between
+    is merged step by step. Indices are unsigned, which spares numba's test for negative ones.
+    """
+    one = np.uint64(1)
+    i, j, k = np.uint64(start), np.uint64(middle), np.uint64(start)
+    p, q, top = np.uint64(middle - 1), np.uint64(stop - 1), np.uint64(stop - 1)
+    for _ in range(min(middle - start, stop - middle)):
         left, right = keys[i], keys[j]
-        step = np.int64(left < right)
-        out[k] = left if left < right else right
+        out[k] = min(left, right)
+        step = np.uint64(left < right)
         i += step
-        j += 1 - step
-        k += 1
-    for rest in range(middle - i):
+        j += one - step
+        k += one
+        left, right = keys[p], keys[q]
+        out[top] = max(left, right)
+        step = np.uint64(left > right)
+        p -= step
+        q -= one - step
+        top -= one
+    end, last = p + one, q + one
+    while i < end and j < last:
+        left, right = keys[i], keys[j]
+        out[k] = min(left, right)
+        step = np.uint64(left < right)
+        i += step
+        j += one - step
+        k += one
+    for rest in range(end - i):
         out[k + rest] = keys[i + rest]
-    k += middle - i
-    for rest in range(stop - j):
+    for rest in range(last - j):
         out[k + rest] = keys[j + rest]
 
 
@@ -464,11 +490,21 @@ def _scale_rows(weights: Any, scale: Any, n: Any, delta: Any) -> Any:
 
 
 @njit(**_OPTIONS)
-def _sum_segment(values: Any, start: Any, stop: Any) -> Any:
+def _sum_segment(weights: Any, moments: Any, start: Any, stop: Any) -> Any:
     """``np.add.reduceat`` of one segment: the first value plus the pairwise sum of the rest."""
-    if stop - start == 1:
-        return values[start]
-    return values[start] + _pairwise(values, start + 1, stop - start - 1)
+    weight, moment = weights[start], moments[start]
+    if stop - start > _SHORT:
+        rest = stop - start - 1
+        weight += _pairwise(weights, start + 1, rest)
+        moment += _pairwise(moments, start + 1, rest)
+    elif stop - start > 1:
+        other_weight, other_moment = weights[start + 1], moments[start + 1]
+        for i in range(start + 2, stop):
+            other_weight += weights[i]
+            other_moment += moments[i]
+        weight += other_weight
+        moment += other_moment
+    return weight, moment
 
 
 @njit(
@@ -550,8 +586,8 @@ def fold_digests(
         while start < n:
             edge = scale[start - 1] if start > 0 else 0.0
             stop = max(_first_beyond(scale, n, start, edge + 1.0, is_rising), start + 1)
-            weight = _sum_segment(weights, start, stop)
-            centroids[n_centroids, 0] = _sum_segment(moments, start, stop) / weight
+            weight, moment = _sum_segment(weights, moments, start, stop)
+            centroids[n_centroids, 0] = moment / weight
             centroids[n_centroids, 1] = weight
             spans[n_centroids] = stop - start
             n_centroids += 1

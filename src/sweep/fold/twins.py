@@ -130,9 +130,9 @@ def asin_values(x: Floats, out: Floats) -> None:
     z2 = z * z
     z4 = z2 * z2
     c = COEFFICIENTS
-    low = ((c[0] + c[1] * z) + (c[2] + c[3] * z) * z2) + ((c[4] + c[5] * z) + (c[6] + c[7] * z) * z2) * z4
-    high = ((c[8] + c[9] * z) + (c[10] + c[11] * z) * z2) + c[12] * z4
-    tail = y * (z * (low + high * (z4 * z4)))
+    low = ((c[1] + c[2] * z) + (c[3] + c[4] * z) * z2) + ((c[5] + c[6] * z) + (c[7] + c[8] * z) * z2) * z4
+    high = (c[9] + c[10] * z) + (c[11] + c[12] * z) * z2
+    tail = y * (z * (c[0] + z * (low + high * (z4 * z4))))
     head = SPLIT * y - (SPLIT * y - y)
     # The rest of the root, which one float64 cannot hold; 1 stands in where the root is 0.
     rest = np.where(z > 0.0, (z - head * head) / np.where(z > 0.0, y + head, 1.0), 0.0)
