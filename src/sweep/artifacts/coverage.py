@@ -6,6 +6,7 @@ Source: format 8; semantics 2.5.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,14 @@ import numpy as np
 from sweep.errors import DeclarationError
 from sweep.model.clock import parse_timestamp, timestamp
 from sweep.model.json_text import root_json
+from sweep.model.keys import COVERAGE
 from sweep.model.nodes import Words
 from sweep.plan.moc import compact_ranges, expand_ranges
+from sweep.store.base import ObjectStore
 
-__all__ = ["COVERAGE_SPEC", "Coverage", "read_coverage", "united_coverage"]
+__all__ = ["COVERAGE_SPEC", "Coverage", "load_coverage", "read_coverage", "united_coverage"]
+
+log = logging.getLogger(__name__)
 
 COVERAGE_SPEC = "morton-moc/1"
 _ENCODING = "ranges"
@@ -56,6 +61,31 @@ def read_coverage(raw: bytes | None, shard_order: int) -> Coverage | None:
     except DeclarationError:
         return None
     return Coverage(words=words, document=document)
+
+
+def load_coverage(store: ObjectStore, shard_order: int) -> Coverage | None:
+    """The root coverage of a store, or None, with a warning where an object stands and is unusable.
+
+    Raises
+    ------
+    AccessError, StoreUnavailableError
+        The store does not give it.
+    """
+    raw = store.get(COVERAGE)
+    coverage = read_coverage(raw, shard_order)
+    if coverage is None and raw is not None:
+        log.warning("root coverage is not usable", extra={"event": "coverage-stale", "found": _says(raw)})
+    return coverage
+
+
+def _says(raw: bytes) -> str:
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        return "no JSON"
+    if not isinstance(document, Mapping):
+        return "no object"
+    return ", ".join(f"{key} {document.get(key)!r}" for key in ("spec", "encoding", "order"))
 
 
 def united_coverage(existing: Coverage | None, shards: Words, shard_order: int, now: str) -> bytes:

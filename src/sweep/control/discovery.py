@@ -1,30 +1,27 @@
-"""Finding the leaves of a store from its run records, and its candidate shards.
+"""Finding the leaves of a store from its run records.
 
 Discovery lists the root once and never walks the tree.
 
-Source: semantics 2.1, 2.5.
+Source: semantics 2.1.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from sweep.artifacts.coverage import Coverage, read_coverage
 from sweep.control.run_records import RecordedLeaves, read_run_record
 from sweep.errors import ArtifactError
-from sweep.model.keys import COVERAGE, is_run_record
+from sweep.model.keys import is_run_record
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, decimals_of, path_of
 from sweep.plan.leaves import WorkSet, work_set_of_arrays
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
 
-__all__ = ["DiscoveredLeaves", "discover_leaves", "load_coverage"]
+__all__ = ["DiscoveredLeaves", "discover_leaves"]
 
 log = logging.getLogger(__name__)
 
@@ -104,22 +101,3 @@ def _windows_at(store: ObjectStore, manifest: Manifest, node: str) -> list[str |
         elif name.startswith("stats_") and name.endswith(".json"):
             labels.add(name.removeprefix("stats_").removesuffix(".json"))
     return sorted(labels, key=lambda label: (label is not None, label or ""))
-
-
-def load_coverage(store: ObjectStore, shard_order: int) -> tuple[Coverage | None, bytes | None]:
-    """The root coverage (None where it is absent or unusable) and the object as it stands."""
-    raw = store.get(COVERAGE)
-    coverage = read_coverage(raw, shard_order)
-    if coverage is None and raw is not None:
-        log.warning("root coverage is not usable", extra={"event": "coverage-stale", "found": _says(raw)})
-    return coverage, raw
-
-
-def _says(raw: bytes) -> str:
-    try:
-        document = json.loads(raw)
-    except ValueError:
-        return "no JSON"
-    if not isinstance(document, Mapping):
-        return "no object"
-    return ", ".join(f"{key} {document.get(key)!r}" for key in ("spec", "encoding", "order"))

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.artifacts.coverage import load_coverage
 from sweep.artifacts.manifest_io import read_manifest
-from sweep.control.discovery import discover_leaves, load_coverage
+from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
 from sweep.errors import DeclarationError, SweepError
@@ -268,7 +269,7 @@ class _Run:
 
     def _plans(self, context: PassContext) -> list[PassPlan]:
         job = self._job
-        coverage, _ = load_coverage(context.store, job.manifest.shard_order)
+        coverage = load_coverage(context.store, job.manifest.shard_order)
         self._coverage_stale = coverage is None
         shards = candidates(job.work, None if coverage is None else coverage.words)
         plans: list[PassPlan] = []
