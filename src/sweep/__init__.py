@@ -36,15 +36,26 @@ __all__ = [
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
+    "StoreOptions",
     "StoreUnavailableError",
     "SweepError",
+    "SweepOptions",
+    "SweepSummary",
     "TransientError",
     "TransportThrottledError",
     "__version__",
+    "open_store",
+    "run_local",
 ]
 
 # Public names whose modules are loaded on first use: name -> module.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {
+    "StoreOptions": "sweep.store.open",
+    "SweepOptions": "sweep.stage.run",
+    "SweepSummary": "sweep.stage.run",
+    "open_store": "sweep.store.open",
+    "run_local": "sweep.local",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,11 +21,16 @@ PUBLIC = {
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
+    "StoreOptions",
     "StoreUnavailableError",
     "SweepError",
+    "SweepOptions",
+    "SweepSummary",
     "TransientError",
     "TransportThrottledError",
     "__version__",
+    "open_store",
+    "run_local",
 }
 HEAVY = {
     "arro3",

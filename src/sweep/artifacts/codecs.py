@@ -58,8 +58,8 @@ def decode_chunk(raw: bytes | memoryview, layout: ArrayLayout, n_cells: int) -> 
     wanted = n_cells * layout.dtype.itemsize
     if len(payload) != wanted:
         raise ArtifactError(f"dense chunk has {len(payload)} bytes, expected {wanted}", kind="chunk")
-    order = ">" if layout.codecs.big_endian else "<"
-    return np.frombuffer(payload, layout.dtype.newbyteorder(order)).astype(layout.dtype, copy=False)
+    stored = layout.dtype.newbyteorder(">" if layout.codecs.big_endian else "<")
+    return np.frombuffer(payload, stored).astype(layout.dtype, copy=False)
 
 
 def _unframe(raw: bytes, layout: ArrayLayout) -> bytes:

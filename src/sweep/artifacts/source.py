@@ -152,7 +152,7 @@ def open_sources(
         The store did not answer.
     """
 
-    def read(key: str) -> bytes | None | Unreadable:
+    def read(key: str) -> bytes | Unreadable | None:
         try:
             return store.get(f"{key}/zarr.json")
         except AccessError as error:

@@ -27,7 +27,7 @@ from sweep.model.provenance import Demotion, Generation, SourceCounts
 from sweep.store.base import ObjectStore
 from sweep.store.io import clear_prefix, put_all
 
-__all__ = ["Member", "Origin", "Written", "Writer"]
+__all__ = ["Member", "Origin", "Writer", "Written"]
 
 OVERVIEW_SPEC = "zagg-overview/2"
 COLUMN_SPEC = "zagg-column/1"

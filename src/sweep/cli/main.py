@@ -21,12 +21,13 @@ from rich.console import Console
 
 from sweep._version import __version__
 from sweep.cli.exits import Exit, exit_of
+from sweep.cli.logs import configure_logging
 from sweep.cli.progress import progress
-from sweep.cli.runtime import SystemClock, configure_logging, system_runtime
 from sweep.errors import DeclarationError, SweepError
 from sweep.events import ignore
 from sweep.store.base import ObjectStore
 from sweep.store.open import StoreOptions, open_store
+from sweep.system import SystemClock, system_runtime
 
 __all__ = ["app", "main"]
 
@@ -46,7 +47,9 @@ Region = Annotated[str | None, typer.Option(help="AWS region of an s3:// store."
 Endpoint = Annotated[str | None, typer.Option(help="Address of an S3-compatible server.")]
 Anonymous = Annotated[bool, typer.Option("--anon", help="Send unsigned requests (reading public stores).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")
+]
 
 _err = Console(stderr=True, highlight=False)
 
@@ -117,7 +120,9 @@ def local(
     store: Store,
     scope: Annotated[
         str | None,
-        typer.Option(help="What to sweep: 'all', or node decimals with commas, e.g. 3111,-2.", show_default=False),
+        typer.Option(
+            help="What to sweep: 'all', or node decimals with commas, e.g. 3111,-2.", show_default=False
+        ),
     ] = None,
     tuple_width: Annotated[int, typer.Option(help="Orders that one tuple climbs.")] = 3,
     target_nodes: Annotated[
@@ -132,11 +137,15 @@ def local(
     lease_ttl: Annotated[
         int, typer.Option(help="Seconds without a heartbeat after which others may take the store over.")
     ] = 900,
-    touch_policy: Annotated[str, typer.Option(help="Renew aggregation.yaml: auto, always or never.")] = "auto",
+    touch_policy: Annotated[
+        str, typer.Option(help="Renew aggregation.yaml: auto, always or never.")
+    ] = "auto",
     pipeline_run_id: Annotated[
         str | None, typer.Option(help="Run id of the pipeline run that this sweep completes.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 when any artifact is under-covered.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 when any artifact is under-covered.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     region: Region = None,

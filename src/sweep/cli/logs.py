@@ -1,41 +1,10 @@
-"""The outside world as the command line hands it in."""
+"""Where the package's log goes when the command line runs."""
 
 from __future__ import annotations
 
 import logging
-import time
-import uuid
-from datetime import UTC, datetime
 
-from sweep._version import __version__
-from sweep.events import Observer
-from sweep.stage.context import Runtime
-
-__all__ = ["SystemClock", "configure_logging", "system_runtime"]
-
-
-class SystemClock:
-    """The machine's own clocks."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-def system_runtime(observer: Observer) -> Runtime:
-    """A runtime on the machine's clocks and random ids."""
-    return Runtime(
-        clock=SystemClock(),
-        new_id=lambda: uuid.uuid4().hex,
-        observer=observer,
-        program=f"sweep {__version__}",
-    )
-
+__all__ = ["configure_logging"]
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 

@@ -1,0 +1,68 @@
+"""Sweep a store in this process, from Python.
+
+    import sweep
+    summary = sweep.run_local("s3://bucket/store", scope="all")
+
+Composition root for scripts and notebooks; ``sweep local`` is the same on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any
+
+from sweep.events import Observer, ignore
+from sweep.plan.leaves import Ref
+from sweep.stage.run import SweepOptions, SweepSummary, sweep_store
+from sweep.store.base import ObjectStore
+from sweep.store.open import StoreOptions, open_store
+from sweep.system import system_runtime
+
+__all__ = ["run_local"]
+
+
+def run_local(
+    store: str | PathLike[str] | ObjectStore,
+    *,
+    scope: Any,
+    leaves: Iterable[Ref | int] | None = None,
+    options: SweepOptions | None = None,
+    store_options: StoreOptions | None = None,
+    observer: Observer = ignore,
+) -> SweepSummary:
+    """Build every level above the leaves of a store.
+
+    Parameters
+    ----------
+    store : str, path or ObjectStore
+        A folder, ``file://``, ``s3://bucket/prefix``, or a store that is already open.
+    scope
+        ``"all"`` for the whole store, or nodes: decimals (``"3111"``), packed words, or a
+        mapping or iterable of them.
+    leaves : iterable of (word, window) pairs or words, optional
+        The work set; found from the store's run records where None.
+    options : SweepOptions, optional
+        Everything else; its ``scope`` and ``leaves`` give way to the arguments here.
+    store_options : StoreOptions, optional
+        Region, endpoint and signing of an ``s3://`` address.
+    observer : Observer
+        Takes progress events.
+
+    Returns
+    -------
+    SweepSummary
+
+    Raises
+    ------
+    SweepError
+        As :func:`sweep.stage.run.sweep_store`.
+    """
+    opened = (
+        store
+        if isinstance(store, ObjectStore)
+        else open_store(fspath(store), store_options or StoreOptions())
+    )
+    asked = replace(options or SweepOptions(), scope=scope, leaves=leaves)
+    return sweep_store(opened, asked, system_runtime(observer))
