@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from sweep.artifacts.coverage import load_coverage
@@ -15,7 +16,7 @@ from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
-from sweep.errors import DeclarationError, SweepError
+from sweep.errors import DeclarationError, StoreUnavailableError, SweepError
 from sweep.events import RunFinished, RunStarted
 from sweep.model.clock import file_stamp
 from sweep.model.json_text import root_json
@@ -32,13 +33,14 @@ from sweep.stage.context import PassContext, Runtime, pass_context
 from sweep.stage.finisher import TOUCH_POLICIES, Finish, TouchPolicy, finish
 from sweep.stage.passes import PassPlan, StageRow, plan_pass, run_pass
 from sweep.stage.tally import Tally
-from sweep.store.base import ObjectStore
+from sweep.store.base import ObjectStore, Refused
 
 __all__ = ["SweepOptions", "SweepSummary", "new_run_id", "sweep_store"]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_TTL_S = 900
+_RECORD_NAMES = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +222,7 @@ def _check_options(options: SweepOptions) -> None:
             f"touch policy {options.touch_policy!r} is not one of {', '.join(TOUCH_POLICIES)}", kind="touch"
         )
     ttl_s = options.lease_ttl_s
-    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int) or ttl_s < 1:
+    if type(ttl_s) is not int or ttl_s < 1:
         raise DeclarationError(f"lease ttl {ttl_s!r}: expected whole seconds, at least 1", kind="ttl")
 
 
@@ -366,13 +368,19 @@ class _Run:
         record["duration_s"] = self._runtime.clock.monotonic() - self._started
         if not job.options.record:
             return None, record
-        key = sweep_record_key(file_stamp(self._runtime.clock.now()))
         try:
-            store.put(key, root_json(record))
+            return self._put_record(store, root_json(record)), record
         except SweepError as error:
-            log.warning(
-                "run record not written",
-                extra={"event": "run-record-failed", "key": key, "why": error.message},
-            )
+            log.warning("run record not written", extra={"event": "run-record-failed", "why": error.message})
             return None, record
-        return key, record
+
+    def _put_record(self, store: ObjectStore, data: bytes) -> str:
+        """Put the record under the first second whose name is free: two runs may end in one."""
+        moment = self._runtime.clock.now()
+        for later_s in range(_RECORD_NAMES):
+            key = sweep_record_key(file_stamp(moment + timedelta(seconds=later_s)))
+            if not isinstance(store.put_if_absent(key, data), Refused):
+                return key
+        raise StoreUnavailableError(
+            f"{_RECORD_NAMES} names from {sweep_record_key(file_stamp(moment))} on are taken", key=key
+        )
