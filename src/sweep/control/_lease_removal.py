@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from sweep.control.lease_object import LEASE_KEY, Holder, Tombstone, encode, parse, tombstone_fields
 from sweep.errors import DeclarationError, StoreUnavailableError
 from sweep.model.clock import Clock
-from sweep.store.base import DELETED, ObjectStore, Refused, Versioned, Written
+from sweep.store.base import DELETED, ObjectStore, Versioned, Written
 
 __all__ = ["DELETE_WINDOW_S", "remove"]
 
@@ -39,82 +40,97 @@ def remove(store: ObjectStore, run_id: str, *, clock: Clock, new_id: Callable[[]
     ------
     AccessError, StoreUnavailableError
     """
-    conditional = store.capabilities.conditional_delete
-    sent: set[str] = set()
-    given_up = False
-    for _ in range(_ATTEMPTS):
-        seen = store.get_versioned(LEASE_KEY)
-        if seen is None:
-            return given_up
+    return _Removal(store, run_id, clock, new_id).run()
+
+
+@dataclass(slots=True)
+class _Removal:
+    """One removal, over several tries.
+
+    Attributes
+    ----------
+    given_up : bool
+        Something was sent that may have removed the lease, or a tombstone stands for it.
+    buried : bool
+        A tombstone was certainly written.
+    """
+
+    store: ObjectStore
+    run_id: str
+    clock: Clock
+    new_id: Callable[[], str]
+    sent: set[str] = field(default_factory=set)
+    given_up: bool = False
+    buried: bool = False
+
+    def run(self) -> bool:
+        conditional = self.store.capabilities.conditional_delete
+        for _ in range(_ATTEMPTS):
+            seen = self.store.get_versioned(LEASE_KEY)
+            if seen is None or not self._is_own(seen):
+                return self.given_up
+            if conditional:
+                try:
+                    done = self._delete_version(seen)
+                except DeclarationError:
+                    conditional = False
+                    continue
+            else:
+                done = self._bury_and_delete(seen)
+            if done:
+                return True
+            self.clock.sleep(_PAUSE_S)
+        if self.buried:
+            # Only a tombstone is left, which the next run claims.
+            return True
+        raise StoreUnavailableError(
+            f"the lease of run {self.run_id!r} on {self.store.root} changed, or its answer was lost, at each "
+            f"of {_ATTEMPTS} tries to release it; it expires by itself",
+            kind="lease-contended",
+            run_id=self.run_id,
+        )
+
+    def _is_own(self, seen: Versioned) -> bool:
         state = parse(seen.data)
-        own_tombstone = isinstance(state, Tombstone) and state.write_id in sent
-        if isinstance(state, Holder) and state.run_id != run_id:
+        if isinstance(state, Tombstone) and state.write_id in self.sent:
+            self.given_up = self.buried = True
+            return True
+        if isinstance(state, Holder) and state.run_id != self.run_id:
             _log.warning(
                 "the lease is another run's and was left",
-                extra={"event": "lease-foreign", "run_id": run_id, "holder": state.run_id},
+                extra={"event": "lease-foreign", "run_id": self.run_id, "holder": state.run_id},
             )
-            return given_up
-        if not isinstance(state, Holder) and not own_tombstone:
-            return given_up
-        given_up |= own_tombstone
-        if conditional:
-            try:
-                outcome = _delete_version(store, seen)
-            except DeclarationError:
-                conditional = False
-                continue
-            if outcome is DELETED:
+        return isinstance(state, Holder) and state.run_id == self.run_id
+
+    def _delete_version(self, seen: Versioned) -> bool:
+        try:
+            return self.store.delete_if_match(LEASE_KEY, seen.etag) is DELETED
+        except StoreUnavailableError as error:
+            if error.kind != "answer-lost":
+                raise
+            # It may have taken place, and then there is nothing to see.
+            self.given_up = True
+            return False
+
+    def _bury_and_delete(self, seen: Versioned) -> bool:
+        """Write a tombstone over ``seen`` and delete that; False to look again."""
+        write_id = self.new_id()
+        self.sent.add(write_id)
+        buried_s = self.clock.monotonic()
+        fields = tombstone_fields(run_id=self.run_id, now=self.clock.now(), write_id=write_id)
+        try:
+            outcome = self.store.put_if_match(LEASE_KEY, encode(fields), seen.etag)
+            if not isinstance(outcome, Written):
+                return False
+            self.given_up = self.buried = True
+            # A sweep with plain writes claims a tombstone at once: look before the delete.
+            present = self.store.get_versioned(LEASE_KEY)
+            if present is None or present.etag != outcome.etag:
                 return True
-            # An answer that was lost may stand for a delete that took place.
-            given_up |= outcome is None
-        elif _bury_and_delete(store, seen, run_id, clock, new_id, sent):
-            return True
-        clock.sleep(_PAUSE_S)
-    if given_up:
-        # Only a tombstone is left, which the next run claims.
+            if self.clock.monotonic() - buried_s > DELETE_WINDOW_S:
+                return False
+            self.store.delete(LEASE_KEY)
+        except StoreUnavailableError:
+            # Whatever was done shows when the object is read again.
+            return False
         return True
-    raise StoreUnavailableError(
-        f"the lease of run {run_id!r} on {store.root} changed, or its answer was lost, at each of "
-        f"{_ATTEMPTS} tries to release it; it expires by itself",
-        kind="lease-contended",
-        run_id=run_id,
-    )
-
-
-def _delete_version(store: ObjectStore, seen: Versioned) -> object:
-    try:
-        return store.delete_if_match(LEASE_KEY, seen.etag)
-    except StoreUnavailableError as error:
-        if error.kind != "answer-lost":
-            raise
-        return None
-
-
-def _bury_and_delete(
-    store: ObjectStore,
-    seen: Versioned,
-    run_id: str,
-    clock: Clock,
-    new_id: Callable[[], str],
-    sent: set[str],
-) -> bool:
-    """Write a tombstone over ``seen`` and delete that; False to look again."""
-    write_id = new_id()
-    sent.add(write_id)
-    buried_s = clock.monotonic()
-    data = encode(tombstone_fields(run_id=run_id, now=clock.now(), write_id=write_id))
-    try:
-        outcome: Written | Refused = store.put_if_match(LEASE_KEY, data, seen.etag)
-        if not isinstance(outcome, Written):
-            return False
-        # A sweep with plain writes claims a tombstone at once: look before the delete.
-        present = store.get_versioned(LEASE_KEY)
-        if present is None or present.etag != outcome.etag:
-            return True
-        if clock.monotonic() - buried_s > DELETE_WINDOW_S:
-            return False
-        store.delete(LEASE_KEY)
-    except StoreUnavailableError:
-        # Whatever was done shows when the object is read again.
-        return False
-    return True

@@ -12,10 +12,10 @@ Source: semantics 9, format 10, docs/design/0003-lease.md.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event, Lock, Thread
 
 from sweep.control._admission import (
     MIN_TTL_S,
@@ -75,7 +75,7 @@ class Lease:
         self._writer = writer
         self._clock = writer.clock
         self._store = writer.store
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._lost: LeaseLostError | None = None
         self._confirm(admitted.confirmed)
 
@@ -177,10 +177,8 @@ class Lease:
         Errors of the store are tried again until the deadline. A loss ends the thread and
         is raised by the next :meth:`check`.
         """
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=self.beat_until, args=(stop.wait,), name=f"lease-{self.run_id}", daemon=True
-        )
+        stop = Event()
+        thread = Thread(target=self.beat_until, args=(stop.wait,), name=f"lease-{self.run_id}", daemon=True)
         thread.start()
         try:
             yield
