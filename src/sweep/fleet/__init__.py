@@ -1,0 +1,1 @@
+"""The fleet: one dispatcher, many workers, the same bytes."""
