@@ -34,6 +34,7 @@ def test_admission(nodes: set[str], scope: set[str]) -> None:
         texts = sorted(node for node in nodes if order(node) == node_order)
         expected = [any(is_related(text, cell) for cell in scope) for text in texts]
         assert admit(words_of(texts), parsed).tolist() == expected
+        assert admit(words_of(texts), words_of(sorted(scope))).tolist() == expected, "in any sequence"
 
 
 @given(scopes, st.sets(decimals(max_order=S + 1), max_size=6))

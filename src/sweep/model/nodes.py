@@ -134,7 +134,7 @@ def words_of(decimals: Sequence[str]) -> Words:
 
 def _pack(decimals: Sequence[str]) -> Words | None:
     """Many decimals at once, or None where one of them needs :func:`word_of`."""
-    if set(map(type, decimals)) != {str}:
+    if set(map(type, decimals)) != {str} or "\0" in "".join(decimals):
         return None
     try:
         texts = np.array(decimals, dtype=np.bytes_)
@@ -154,7 +154,7 @@ def _pack(decimals: Sequence[str]) -> Words | None:
     for position in range(1, width):
         column = digits[:, position]
         is_digit = (column >= 49) & (column <= 52)
-        sound &= is_digit | ((column == 0) & (order < position))
+        sound &= is_digit | (column == 0)
         words |= np.where(is_digit, column - 49, 0).astype(np.uint64) << np.uint64(max(60 - 2 * position, 0))
     return words | order if bool(sound.all()) and int(order.max()) <= _MAX_PACKED else None
 

@@ -146,7 +146,8 @@ def test_paths_are_those_of_mortie(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-", "0", "7", "1235", "12 3", "12\n", "--1", "1-2", "é", "1" * 31, "+1", "all"]
+    "text",
+    ["", "-", "0", "7", "1235", "12 3", "12\n", "--1", "1-2", "é", "1" * 31, "+1", "all", "1\x002", "12\x00"],
 )
 def test_malformed_decimals_are_named(text: str) -> None:
     with pytest.raises(DeclarationError) as caught:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 
 import numpy as np
 import pytest
 from tests.unit.plan.test_moc import KITCHEN_SINK_LEAVES
 
 from sweep.errors import DeclarationError
-from sweep.model.nodes import Words, decimals_of, word_of, words_of
-from sweep.plan.leaves import WorkSet, work_set
+from sweep.model.nodes import Words, child_words, decimals_of, word_of, words_of
+from sweep.plan.leaves import WorkSet, work_set, work_set_of_arrays
 from sweep.plan.moc import expand_ranges
 from sweep.plan.planner import NodePlan, TuplePlan, candidates, plan_tuple
 from sweep.plan.scope import parse_scope
@@ -246,6 +247,23 @@ def test_the_labels_dirty_under_a_ladder_node() -> None:
     assert node.labels_under(word_of("1112")) == ("2020",)
     assert node.labels_under(word_of("144")) == ("2021",)
     assert node.labels_under(word_of("13")) == ()
+
+
+def test_a_full_sphere_of_order_nine_makes_no_object_for_a_leaf() -> None:
+    words = np.concatenate([child_words(base << 60, 9) for base in range(1, 13)])
+    assert len(words) == 3_145_728
+    tracemalloc.start()
+    try:
+        work = work_set_of_arrays(words, None, 9)
+        plans = [plan(work, each) for each in fixed_tuples(9, 3)]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [each.n_nodes for each in plans] == [49_152, 768, 12]
+    assert sum(each.n_ladder_nodes for each in plans) == 12 * (4**9 - 1) // 3
+    assert peak_bytes < 64 * len(words), "the smallest Python integer alone takes 28 bytes, its slot 8"
+    last = next(plans[-1].iter_nodes())
+    assert (last.node, len(last.leaves)) == ("-1", 4**9)
 
 
 def test_a_node_shares_memory_with_the_plan() -> None:
