@@ -77,13 +77,18 @@ def parse_layout(document: bytes) -> ArrayLayout:
 def _layout(meta: Mapping[str, Any]) -> ArrayLayout:
     if meta.get("zarr_format") != 3 or meta.get("node_type") != "array":
         raise ArtifactError("array document is no zarr v3 array", kind="array-document")
-    (n_cells,) = meta["shape"]
-    (outer,) = meta["chunk_grid"]["configuration"]["chunk_shape"]
-    if meta["chunk_grid"]["name"] != "regular" or outer < 1 or n_cells < 0:
-        raise ArtifactError(f"chunk grid {meta['chunk_grid']} is not regular", kind="array-document")
+    n_cells = _extent(meta["shape"], "shape", least=0)
+    grid = meta["chunk_grid"]
+    if grid["name"] != "regular":
+        raise ArtifactError(f"chunk_grid {grid} is not regular", kind="array-document")
+    outer = _extent(grid["configuration"]["chunk_shape"], "chunk_shape", least=1)
     encoding = meta["chunk_key_encoding"]
     if encoding["name"] != "default" or encoding.get("configuration", {}).get("separator", "/") != "/":
-        raise ArtifactError(f"chunk key encoding {encoding} is not default with '/'", kind="array-document")
+        raise ArtifactError(f"chunk_key_encoding {encoding} is not default with '/'", kind="array-document")
+    if meta.get("storage_transformers"):
+        raise ArtifactError(
+            f"storage_transformers {meta['storage_transformers']} are not known", kind="array-document"
+        )
     dtype = _dtype(meta["data_type"])
     codecs = meta["codecs"]
     if codecs[0]["name"] != "sharding_indexed":
@@ -106,20 +111,37 @@ def _layout(meta: Mapping[str, Any]) -> ArrayLayout:
 
 def _sharding(codecs: list[Any], outer: int, *, ragged: bool) -> tuple[int, bool, CodecChain]:
     config = codecs[0]["configuration"]
-    if len(codecs) != 1 or [c["name"] for c in config["index_codecs"]] != ["bytes", "crc32c"]:
-        raise ArtifactError("sharding with other than a plain crc32c index", kind="codec")
-    (inner,) = config["chunk_shape"]
-    if inner < 1 or outer % inner:
-        raise ArtifactError(f"inner chunk {inner} does not divide the shard {outer}", kind="codec")
-    return inner, config.get("index_location", "end") == "end", _chain(config["codecs"], ragged=ragged)
+    index = config["index_codecs"]
+    location = config.get("index_location", "end")
+    if len(codecs) != 1 or [c["name"] for c in index] != ["bytes", "crc32c"] or _is_big_endian(index[0]):
+        raise ArtifactError("sharding_indexed with other than a plain crc32c index", kind="codec")
+    if location not in ("start", "end"):
+        raise ArtifactError(f"index_location {location!r} is neither start nor end", kind="codec")
+    inner = _extent(config["chunk_shape"], "inner chunk_shape", least=1)
+    if outer % inner:
+        raise ArtifactError(f"inner chunk_shape {inner} does not divide the shard {outer}", kind="codec")
+    return inner, location == "end", _chain(config["codecs"], ragged=ragged)
+
+
+def _extent(shape: Any, member: str, *, least: int) -> int:
+    if isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int and shape[0] >= least:
+        return int(shape[0])
+    raise ArtifactError(
+        f"{member} {shape} is not one whole number of at least {least}", kind="array-document"
+    )
+
+
+def _is_big_endian(codec: Mapping[str, Any]) -> bool:
+    return bool(codec.get("configuration", {}).get("endian", "little") == "big")
 
 
 def _dtype(name: Any) -> np.dtype[Any] | None:
     if name in ("variable_length_bytes", "bytes"):
         return None
     if name not in DTYPES and name != "bool":
-        raise ArtifactError(f"data type {name!r} is not known", kind="array-document")
-    return np.dtype(name)
+        raise ArtifactError(f"data_type {name!r} is not known", kind="array-document")
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype
 
 
 def _chain(codecs: list[Any], *, ragged: bool) -> CodecChain:
@@ -130,13 +152,19 @@ def _chain(codecs: list[Any], *, ragged: bool) -> CodecChain:
         raise ArtifactError(
             f"codecs {names} are not known; expected {head}, then optionally zstd and crc32c", kind="codec"
         )
-    endian = codecs[0].get("configuration", {}).get("endian", "little")
-    return CodecChain(zstd="zstd" in rest, crc32c="crc32c" in rest, big_endian=endian == "big")
+    return CodecChain(zstd="zstd" in rest, crc32c="crc32c" in rest, big_endian=_is_big_endian(codecs[0]))
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(value, str) and value.startswith("0x"):
-        raw = int(value, 16).to_bytes(dtype.itemsize, "big")
-        return np.frombuffer(raw, dtype.newbyteorder(">")).astype(dtype)[0]
-    tokens = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
-    return dtype.type(tokens[value] if isinstance(value, str) else value)
+    try:
+        if isinstance(value, str) and value.startswith("0x"):
+            raw = int(value, 16).to_bytes(dtype.itemsize, "big")
+            return np.frombuffer(raw, dtype.newbyteorder(">")).astype(dtype)[0]
+        if value is None or (dtype.kind in "iu" and type(value) is not int):
+            raise TypeError(f"not of {dtype.name}")
+        tokens = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+        return dtype.type(tokens[value] if isinstance(value, str) else value)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"fill_value {value!r} is no value of {dtype.name}", kind="array-document"
+        ) from error

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep.control.run_records import RecordedLeaves, read_run_record
-from sweep.errors import ArtifactError
+from sweep.errors import ArtifactError, DeclarationError
 from sweep.model.keys import is_run_record
 from sweep.model.manifest import Manifest
-from sweep.model.nodes import Words, decimals_of, path_of
+from sweep.model.nodes import Words, checked_words, decimals_of, path_of
 from sweep.plan.leaves import WorkSet, work_set_of_arrays
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
@@ -50,7 +50,9 @@ def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
     for name, data in zip(names, map_calls(store, store.get, names), strict=True):
         try:
             record = read_run_record(data) if data is not None else None
-        except ArtifactError as error:
+            if record is not None:
+                checked_words(record.words)
+        except (ArtifactError, DeclarationError) as error:
             log.warning(
                 "run record skipped", extra={"event": "run-record-skipped", "key": name, "why": error.message}
             )
@@ -62,18 +64,14 @@ def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
             words.append(found)
             windows += labels
     if inexact:
-        log.warning(
-            "shard keys stored as floats skipped", extra={"event": "inexact-keys", "n_keys": inexact}
-        )
+        log.warning("shard keys stored as floats skipped", extra={"event": "inexact-keys", "n_keys": inexact})
     all_words = np.concatenate(words) if words else np.empty(0, dtype=np.uint64)
     has_windows = any(label is not None for label in windows)
     work = work_set_of_arrays(all_words, windows if has_windows else None, manifest.shard_order)
     return DiscoveredLeaves(work=work, skipped_records=tuple(skipped))
 
 
-def _leaves(
-    store: ObjectStore, manifest: Manifest, record: RecordedLeaves
-) -> tuple[Words, list[str | None]]:
+def _leaves(store: ObjectStore, manifest: Manifest, record: RecordedLeaves) -> tuple[Words, list[str | None]]:
     if record.windows is not None:
         return record.words, list(record.windows)
     if not manifest.is_windowed:

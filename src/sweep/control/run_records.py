@@ -6,7 +6,7 @@ Source: semantics 2.1; leaves 1.6.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +43,14 @@ def read_run_record(data: bytes) -> RecordedLeaves:
     Raises
     ------
     ArtifactError
-        It is no Parquet file, or has no ``shard_key`` column.
+        It is no Parquet file, has no ``shard_key`` column, or one of other than packed words.
     """
     try:
         reader = read_parquet(data, batch_size=_BATCH_ROWS)
-        names = [field.name for field in reader.schema]
+        names = reader.schema.names
         if "shard_key" not in names:
             raise ArtifactError("it has no column shard_key", kind="run-record")
-        parts = [_batch(RecordBatch.from_arrow(batch), names) for batch in _batches(reader)]
+        parts = [_batch(RecordBatch.from_arrow(batch), names) for batch in reader]
     except ArtifactError:
         raise
     except Exception as error:  # arro3 raises bare exceptions for every kind of damage
@@ -62,10 +62,6 @@ def read_run_record(data: bytes) -> RecordedLeaves:
         windows=tuple(w for part in parts for w in part.windows or ()) if has_windows else None,
         inexact=sum(part.inexact for part in parts),
     )
-
-
-def _batches(reader: Any) -> Iterator[Any]:
-    yield from reader
 
 
 def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
@@ -86,23 +82,31 @@ def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
 
 def _words(keys: Any, n_rows: int) -> tuple[Words, NDArray[np.bool_], int]:
     """The keys as words, which of them are known, and how many floats were not exact."""
-    if DataType.is_floating(keys.type):
+    is_float: bool = DataType.is_floating(keys.type)
+    if is_float:
         values = np.array([np.nan if v is None else float(v) for v in keys.to_pylist()], dtype=np.float64)
-        known = np.isfinite(values)
+        known = ~np.isnan(values)
         exact = known & (values == np.floor(values)) & (values >= 0) & (values < _EXACT_IN_FLOAT)
         return np.where(exact, values, 0).astype(np.uint64), exact, int((known & ~exact).sum())
-    if keys.null_count == 0 and DataType.is_integer(keys.type):
+    if keys.null_count == 0 and DataType.is_unsigned_integer(keys.type):
         return np.asarray(keys.to_numpy()).astype(np.uint64), np.ones(n_rows, dtype=np.bool_), 0
     listed = keys.to_pylist()
-    known = np.array([isinstance(value, int) for value in listed], dtype=np.bool_).reshape(n_rows)
-    words = np.array([value if isinstance(value, int) else 0 for value in listed], dtype=np.uint64)
-    return words, known, 0
+    strange = [value for value in listed if value is not None and not _is_word(value)]
+    if strange:
+        raise ArtifactError(
+            f"its shard_key {strange[0]!r} is no packed word (an unsigned integer)", kind="run-record"
+        )
+    known = np.fromiter((value is not None for value in listed), dtype=np.bool_, count=n_rows)
+    return np.array([value or 0 for value in listed], dtype=np.uint64), known, 0
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _window(value: Any) -> str | None:
-    if value is None or isinstance(value, float):
-        return None
-    return str(value)
+    is_null = value is None or value != value
+    return None if is_null else str(value)
 
 
 def write_run_record(words: Words, windows: Sequence[str | None] | None = None) -> bytes:
