@@ -1,7 +1,10 @@
 """Writing overviews and stage columns.
 
-The root document is written once, last, with the stamp in it: until then nothing below
-the prefix is an artifact. Clearing an older artifact removes its root document first.
+The root document is written once, last of all objects, with the stamp in it: until then
+nothing below the prefix is an artifact. An older artifact loses its root document first,
+then the objects that the new one does not have; the others are overwritten in place. The
+stats sidecar stands before the stamp, so that a stamped artifact is complete whenever its
+writer dies (format 7.5 has it after).
 
 Source: format 4, 6, 7.3, 7.5.
 """
@@ -25,7 +28,7 @@ from sweep.model.manifest import Manifest
 from sweep.model.nodes import child_words, order_of, word_of
 from sweep.model.provenance import Demotion, Generation, SourceCounts
 from sweep.store.base import ObjectStore
-from sweep.store.io import clear_prefix, put_all
+from sweep.store.io import delete_all, put_all
 
 __all__ = ["Member", "Origin", "Writer", "Written"]
 
@@ -67,6 +70,20 @@ class Written:
     key: str
     block: Mapping[str, Any]
     stamp: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """An artifact about to be written; ``sidecar`` is the key of its stats sidecar."""
+
+    key: str
+    sidecar: str
+    role: str
+    block_name: str
+    block: Mapping[str, Any]
+    members: tuple[Member, ...]
+    origin: Origin
+    chunk_cells: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +144,18 @@ class Writer:
             "run_id": self.run_id,
             "generated_at": now,
         }
-        key = overview_key(origin.node, origin.stem)
-        member = Member(cell_order=cell_order, merges_from_raw=merges_from_raw, data=data)
-        stamp = self._write(key, "overview", "zagg_overview", block, [member], origin, data.n_cells)
-        self._sidecar(overview_sidecar_key(origin.node, origin.stem), origin.node, stamp)
-        return Written(key=key, block=block, stamp=stamp)
+        return self._write(
+            _Draft(
+                key=overview_key(origin.node, origin.stem),
+                sidecar=overview_sidecar_key(origin.node, origin.stem),
+                role="overview",
+                block_name="zagg_overview",
+                block=block,
+                members=(Member(cell_order=cell_order, merges_from_raw=merges_from_raw, data=data),),
+                origin=origin,
+                chunk_cells=data.n_cells,
+            )
+        )
 
     def column(self, origin: Origin, members: Sequence[Member]) -> Written:
         """Write the stage column of a dispatch node; ``members`` stand finest first.
@@ -163,38 +187,51 @@ class Writer:
             "run_id": self.run_id,
             "generated_at": now,
         }
-        key = column_key(origin.node, origin.stem)
-        sidecar = column_sidecar_key(origin.node, origin.stem)
-        self.store.delete(sidecar)
-        stamp = self._write(key, "column", "zagg_column", block, members, origin, STAGE_CHUNK_CELLS)
-        self._sidecar(sidecar, origin.node, stamp)
-        return Written(key=key, block=block, stamp=stamp)
+        return self._write(
+            _Draft(
+                key=column_key(origin.node, origin.stem),
+                sidecar=column_sidecar_key(origin.node, origin.stem),
+                role="column",
+                block_name="zagg_column",
+                block=block,
+                members=tuple(members),
+                origin=origin,
+                chunk_cells=STAGE_CHUNK_CELLS,
+            )
+        )
 
-    def _write(
-        self,
-        key: str,
-        role: str,
-        block_name: str,
-        block: Mapping[str, Any],
-        members: Sequence[Member],
-        origin: Origin,
-        chunk_cells: int,
-    ) -> Mapping[str, Any]:
-        root = f"{key}/zarr.json"
-        hashes: dict[str, str] = {}
-        objects: list[tuple[str, bytes]] = []
-        for member in members:
-            chunk = min(chunk_cells, member.data.n_cells)
-            documents = self.templates.documents(member.cell_order, member.data.n_cells, chunk)
-            objects += [(f"{key}/{name}", data) for name, data in documents]
-            for name, cells in self._arrays(origin.node, member):
-                hashes[f"{member.cell_order}/{name}"] = array_hash(cells)
-            objects += self._chunks(key, origin.node, member, chunk)
-        clear_prefix(self.store, key, first=root)
+    def _write(self, draft: _Draft) -> Written:
+        """Unstamp what stood there, write everything below the root, then stamp.
+
+        No object that the new artifact has is ever deleted on the way: should two workers
+        write the same artifact at once, each stamps a whole one.
+        """
+        root = f"{draft.key}/zarr.json"
+        objects, hashes = self._render(draft)
+        stamp = self._stamp(draft.origin, draft.members[0].data, hashes)
+        kept = {key for key, _ in objects}
+        standing = [info.key for info in self.store.list(draft.key)]
+        if root in standing:
+            self.store.delete(root)
+        delete_all(self.store, [key for key in standing if key not in kept and key != root])
+        objects.append((draft.sidecar, self._sidecar(draft.origin.node, stamp)))
         put_all(self.store, objects)
-        stamp = self._stamp(origin, members[0].data, hashes)
-        self.store.put(root, root_document({"role": role, block_name: block, STAMP: stamp}))
-        return stamp
+        attributes = {"role": draft.role, draft.block_name: draft.block, STAMP: stamp}
+        self.store.put(root, root_document(attributes))
+        return Written(key=draft.key, block=draft.block, stamp=stamp)
+
+    def _render(self, draft: _Draft) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
+        """Every object below the root document, and the hash of every array."""
+        objects: list[tuple[str, bytes]] = []
+        hashes: dict[str, str] = {}
+        for member in draft.members:
+            chunk = min(draft.chunk_cells, member.data.n_cells)
+            documents = self.templates.documents(member.cell_order, member.data.n_cells, chunk)
+            objects += [(f"{draft.key}/{name}", data) for name, data in documents]
+            for name, cells in self._arrays(draft.origin.node, member):
+                hashes[f"{member.cell_order}/{name}"] = array_hash(cells)
+            objects += self._chunks(draft.key, draft.origin.node, member, chunk)
+        return objects, hashes
 
     def _arrays(self, node: str, member: Member) -> Iterator[tuple[str, Cells]]:
         yield MORTON.name, child_words(word_of(node), member.cell_order)
@@ -225,9 +262,9 @@ class Writer:
         stamp["content_hashes"] = hash_record(hashes)
         return stamp
 
-    def _sidecar(self, key: str, node: str, stamp: Mapping[str, Any]) -> None:
-        record = sidecar_record(node, stamp, program=self.program, written_at=timestamp(self.clock.now()))
-        self.store.put(key, compact_json(record))
+    def _sidecar(self, node: str, stamp: Mapping[str, Any]) -> bytes:
+        written_at = timestamp(self.clock.now())
+        return compact_json(sidecar_record(node, stamp, program=self.program, written_at=written_at))
 
 
 _NOT_OF_A_SWEEP = (
@@ -246,9 +283,7 @@ _NOT_OF_A_SWEEP = (
 )
 
 
-def sidecar_record(
-    node: str, stamp: Mapping[str, Any], *, program: str, written_at: str
-) -> dict[str, Any]:
+def sidecar_record(node: str, stamp: Mapping[str, Any], *, program: str, written_at: str) -> dict[str, Any]:
     """The stats sidecar of an artifact: 34 keys, most of them of leaf work and null here."""
     return {
         "schema_version": 1,
