@@ -18,7 +18,7 @@ from typing import Any
 from sweep.artifacts.codecs import encode_chunk
 from sweep.artifacts.documents import MORTON, STAGE_CHUNK_CELLS, Templates, root_document
 from sweep.artifacts.hashing import array_hash, content_hash, hash_record
-from sweep.artifacts.source import STAMP
+from sweep.artifacts.source import STAMP, parse_root, root_parts
 from sweep.fold.level import Cells, LevelData, slice_cells
 from sweep.model.clock import Clock, timestamp
 from sweep.model.json_text import compact_json
@@ -212,6 +212,9 @@ class Writer:
         kept = {key for key, _ in objects}
         standing = [info.key for info in self.store.list(draft.key)]
         if root in standing:
+            twin = self._twin(draft, root)
+            if twin is not None:
+                return twin
             self.store.delete(root)
         delete_all(self.store, [key for key in standing if key not in kept and key != root])
         objects.append((draft.sidecar, self._sidecar(draft.origin.node, stamp)))
@@ -219,6 +222,17 @@ class Writer:
         attributes = {"role": draft.role, draft.block_name: draft.block, STAMP: stamp}
         self.store.put(root, root_document(attributes))
         return Written(key=draft.key, block=draft.block, stamp=stamp)
+
+    def _twin(self, draft: _Draft, root: str) -> Written | None:
+        """What this very run has written meanwhile: a doubled event leaves it as it stands."""
+        raw = self.store.get(root)
+        attributes = parse_root(raw) if raw is not None else {}
+        if isinstance(attributes, str):
+            return None
+        stamp, block = root_parts(attributes, draft.block_name)
+        if not stamp or {**block, "generated_at": draft.block["generated_at"]} != draft.block:
+            return None
+        return Written(key=draft.key, block=block, stamp=stamp)
 
     def _render(self, draft: _Draft) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
         """Every object below the root document, and the hash of every array."""
