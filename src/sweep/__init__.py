@@ -44,8 +44,11 @@ __all__ = [
     "TransientError",
     "TransportThrottledError",
     "__version__",
+    "open_ladder",
+    "open_level",
     "open_store",
     "run_local",
+    "store_info",
 ]
 
 # Public names whose modules are loaded on first use: name -> module.
@@ -53,8 +56,11 @@ _LAZY: dict[str, str] = {
     "StoreOptions": "sweep.store.open",
     "SweepOptions": "sweep.stage.run",
     "SweepSummary": "sweep.stage.run",
+    "open_ladder": "sweep.read.ladder",
+    "open_level": "sweep.read.level",
     "open_store": "sweep.store.open",
     "run_local": "sweep.local",
+    "store_info": "sweep.read.info",
 }
 
 

@@ -29,8 +29,11 @@ PUBLIC = {
     "TransientError",
     "TransportThrottledError",
     "__version__",
+    "open_ladder",
+    "open_level",
     "open_store",
     "run_local",
+    "store_info",
 }
 HEAVY = {
     "arro3",

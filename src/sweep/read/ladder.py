@@ -50,7 +50,7 @@ class LevelRow:
         return (
             str(self.node_order),
             str(self.cell_order),
-            f"{self.cell_km:.3g} km",
+            f"{self.cell_km:,.0f} km" if self.cell_km >= 100 else f"{self.cell_km:.3g} km",
             f"{self.n_nodes:,}",
             "leaf columns" if self.is_leaf else "overviews",
             ", ".join(self.windows) or "-",

@@ -1,0 +1,426 @@
+"""What a store is, and how far it is swept.
+
+Source: format 1.5 (root objects), 2 (manifest), 8 (coverage), 10 (lease), 11 (run record).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from sweep.artifacts.coverage import Coverage, read_coverage
+from sweep.artifacts.manifest_io import read_manifest
+from sweep.control.discovery import DiscoveredLeaves, discover_leaves
+from sweep.control.lease_object import LEASE_KEY, Holder, Tombstone, parse
+from sweep.model.clock import Clock
+from sweep.model.fields import DigestField, ExactField, Field, PackedField
+from sweep.model.keys import COVERAGE
+from sweep.model.manifest import Manifest
+from sweep.plan.planner import candidates
+from sweep.read._survey import Counts, LeafCounts, Survey, survey
+from sweep.read.places import cell_km, windows_of
+from sweep.store.base import ObjectStore
+from sweep.store.io import map_calls
+
+__all__ = [
+    "Counts",
+    "CoverageInfo",
+    "FieldInfo",
+    "LeafCounts",
+    "LeaseInfo",
+    "LevelInfo",
+    "StoreInfo",
+    "SweepInfo",
+    "store_info",
+]
+
+DEFAULT_LIMIT = 20_000
+_RECENT = 3
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldInfo:
+    """A field: its class, its law, and the arrays beside its own."""
+
+    name: str
+    field_class: Literal["exact", "approximate", "packed"]
+    law: str
+    dtype: str
+    companions: tuple[str, ...] = ()
+    of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelInfo:
+    """One level above the shard, and its overviews by window.
+
+    ``cell_km`` is the side of a square as large as a cell, ``n_cells`` the cells of a node.
+    """
+
+    node_order: int
+    cell_order: int
+    cell_km: float
+    n_cells: int
+    regime: str
+    windows: tuple[Counts, ...]
+
+    def total(self, counter: str) -> int:
+        """One counter of :class:`~sweep.read._survey.Counts`, added over the windows."""
+        return sum(getattr(counts, counter) for counts in self.windows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepInfo:
+    """One sweep as its run record tells it; ``finished_at`` is the clock in the record's name."""
+
+    key: str
+    run_id: str
+    finished_at: str
+    n_leaves: int
+    written: int
+    failed: int
+    under_covered: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseInfo:
+    """Who holds the store; ``heartbeat_age_s`` is None where the heartbeat spells no time."""
+
+    run_id: str
+    acquired_at: str
+    heartbeat_at: str
+    heartbeat_age_s: float | None
+    ttl_s: float
+    is_expired: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageInfo:
+    """The root coverage: usable, absent or unusable.
+
+    ``n_unrecorded`` counts its shards that no run record names, ``n_uncovered`` the recorded
+    shards that it lacks.
+    """
+
+    state: Literal["usable", "absent", "unusable"]
+    n_shards: int = 0
+    n_unrecorded: int = 0
+    n_uncovered: int = 0
+    generated_at: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreInfo:
+    """What one store is.
+
+    Attributes
+    ----------
+    root : str
+    spec : str or None
+        Of the manifest, ``morton-hive/1`` or ``/2``.
+    pyramid_spec : str
+    name, version : str or None
+        Of the dataset.
+    shard_order, cell_order : int
+    leaf_cells : tuple of int
+        Resolutions of a leaf column, finest first.
+    is_windowed : bool
+    windows : tuple of str
+        Labels of the recorded leaves.
+    all_time : bool
+        An all-time fold over the windows is declared.
+    fields : tuple of FieldInfo
+    levels : tuple of LevelInfo
+        Finest first.
+    leaves : LeafCounts
+    sweeps : tuple of SweepInfo
+        The last ones, newest first.
+    lease : LeaseInfo or None
+    coverage : CoverageInfo
+    is_sample : bool
+        Only part of the artifacts was opened.
+    n_opened : int
+        How many.
+    problems : tuple of str
+        What is damaged or out of step, at most some of each kind.
+    """
+
+    root: str
+    spec: str | None
+    pyramid_spec: str
+    name: str | None
+    version: str | None
+    shard_order: int
+    cell_order: int
+    leaf_cells: tuple[int, ...]
+    is_windowed: bool
+    windows: tuple[str, ...]
+    all_time: bool
+    fields: tuple[FieldInfo, ...]
+    levels: tuple[LevelInfo, ...]
+    leaves: LeafCounts
+    sweeps: tuple[SweepInfo, ...]
+    lease: LeaseInfo | None
+    coverage: CoverageInfo
+    is_sample: bool
+    n_opened: int
+    problems: tuple[str, ...]
+
+    def total(self, counter: str) -> int:
+        """One counter of :class:`~sweep.read._survey.Counts`, added over levels and windows."""
+        return sum(level.total(counter) for level in self.levels)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether every overview that was looked at stands and matches its leaves."""
+        return not any(map(self.total, ("stale", "missing", "unreadable")))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        return {**asdict(self), "is_current": self.is_current}
+
+
+def store_info(
+    store: ObjectStore, *, clock: Clock, deep: bool = False, limit: int = DEFAULT_LIMIT
+) -> StoreInfo:
+    """Say what a store is. Reads only.
+
+    Parameters
+    ----------
+    store : ObjectStore
+    clock : Clock
+        For the age of a heartbeat.
+    deep : bool
+        Open every artifact, however many there are.
+    limit : int
+        Otherwise about how many to open; a larger store is sampled by whole subtrees, and
+        ``is_sample`` says so.
+
+    Raises
+    ------
+    DeclarationError
+        It is no store that a sweep reads (format 2.4).
+    AccessError, StoreUnavailableError
+        The store does not answer, or does not give its root objects.
+
+    Notes
+    -----
+    Damage inside the store is counted and named in ``problems``, never raised. What *stale*
+    sees, and what it cannot, is said in :mod:`sweep.read._survey`.
+    """
+    manifest = read_manifest(store)
+    found = discover_leaves(store, manifest)
+    raw_coverage = store.get(COVERAGE)
+    coverage = read_coverage(raw_coverage, manifest.shard_order)
+    windows = windows_of(manifest, found)
+    surveyed = survey(
+        store,
+        manifest,
+        work=found.work,
+        shards=candidates(found.work, None if coverage is None else coverage.words),
+        windows=windows,
+        limit=None if deep else limit,
+    )
+    sweeps, sweep_problems = _sweeps(store)
+    lease, lease_problems = _lease(store, clock)
+    coverage_info = _coverage(coverage, raw_coverage, found)
+    return StoreInfo(
+        root=store.root,
+        **_declared(manifest),
+        windows=windows,
+        levels=_levels(manifest, surveyed),
+        leaves=surveyed.leaves,
+        sweeps=sweeps,
+        lease=lease,
+        coverage=coverage_info,
+        is_sample=surveyed.is_sample,
+        n_opened=surveyed.n_opened,
+        problems=tuple(
+            text
+            for group in (
+                _record_problems(manifest, found),
+                _coverage_problems(coverage_info),
+                sweep_problems,
+                lease_problems,
+                surveyed.problems,
+            )
+            for text in _some(group)
+        ),
+    )
+
+
+def _some(problems: Sequence[str]) -> Iterator[str]:
+    yield from problems[:_SHOWN]
+    if len(problems) > _SHOWN:
+        yield f"and {len(problems) - _SHOWN} more like this"
+
+
+def _declared(manifest: Manifest) -> dict[str, Any]:
+    dataset = manifest.document.get("dataset")
+    version = dataset.get("version") if isinstance(dataset, Mapping) else None
+    return {
+        "spec": manifest.spec,
+        "pyramid_spec": manifest.document["pyramid"]["spec"],
+        "name": manifest.name,
+        "version": version if version is None else str(version),
+        "shard_order": manifest.shard_order,
+        "cell_order": manifest.ladder.cell_order,
+        "leaf_cells": manifest.ladder.leaf_members(),
+        "is_windowed": manifest.is_windowed,
+        "all_time": manifest.closes,
+        "fields": tuple(map(_field, manifest.fields)),
+    }
+
+
+def _field(each: Field) -> FieldInfo:
+    match each:
+        case ExactField():
+            return FieldInfo(name=each.name, field_class="exact", law=each.law, dtype=each.dtype.name)
+        case PackedField():
+            return FieldInfo(
+                name=each.name, field_class="packed", law=each.method, dtype=each.dtype.name, of=each.of
+            )
+        case DigestField():
+            return FieldInfo(
+                name=each.name,
+                field_class="approximate",
+                law=each.method,
+                dtype=each.dtype.name,
+                companions=each.siblings(),
+            )
+
+
+def _levels(manifest: Manifest, surveyed: Survey) -> tuple[LevelInfo, ...]:
+    return tuple(
+        LevelInfo(
+            node_order=level.node_order,
+            cell_order=level.cell_order,
+            cell_km=cell_km(level.cell_order),
+            n_cells=level.n_cells,
+            regime=manifest.ladder.regime(level),
+            windows=counts,
+        )
+        for level, counts in surveyed.levels
+    )
+
+
+def _record_problems(manifest: Manifest, found: DiscoveredLeaves) -> list[str]:
+    work = found.work
+    problems = [f"run record not used: {text}" for text in found.skipped_records]
+    problems += [
+        f"recorded leaf {node} is not at the shard order {manifest.shard_order}" for node in work.skipped
+    ]
+    if manifest.is_windowed:
+        strange = sorted(set(work.labels) - set(windows_of(manifest, found)))
+        problems += [f"recorded window {label!r} cannot name a window" for label in strange]
+    if work.is_empty:
+        problems.append("no run record names a leaf: there is nothing to sweep")
+    return problems
+
+
+def _coverage(coverage: Coverage | None, raw: bytes | None, found: DiscoveredLeaves) -> CoverageInfo:
+    if coverage is None:
+        return CoverageInfo(state="absent" if raw is None else "unusable")
+    recorded = found.work.shards()
+    texts = {key: coverage.document.get(key) for key in ("generated_at", "source")}
+    return CoverageInfo(
+        state="usable",
+        n_shards=len(coverage.words),
+        n_unrecorded=len(np.setdiff1d(coverage.words, recorded)),
+        n_uncovered=len(np.setdiff1d(recorded, coverage.words)),
+        **{key: value if isinstance(value, str) else None for key, value in texts.items()},
+    )
+
+
+def _coverage_problems(coverage: CoverageInfo) -> list[str]:
+    if coverage.state == "unusable":
+        return [f"{COVERAGE} cannot be used: sweep the store again to write it afresh"]
+    if coverage.n_uncovered:
+        return [f"{COVERAGE} lacks {coverage.n_uncovered} recorded shards: sweep the store to add them"]
+    return []
+
+
+def _lease(store: ObjectStore, clock: Clock) -> tuple[LeaseInfo | None, list[str]]:
+    raw = store.get(LEASE_KEY)
+    if raw is None:
+        return None, []
+    now = clock.now()
+    match parse(raw):
+        case Holder() as holder:
+            lease = LeaseInfo(
+                run_id=holder.run_id,
+                acquired_at=holder.acquired_at,
+                heartbeat_at=holder.heartbeat_at,
+                heartbeat_age_s=holder.heartbeat_age_s(now),
+                ttl_s=holder.ttl_s,
+                is_expired=holder.is_expired(now),
+            )
+            expired = f"the lease of run {holder.run_id} has expired: the next sweep takes the store over"
+            return lease, [expired] if lease.is_expired else []
+        case Tombstone():
+            return None, []
+        case _:
+            return None, [f"{LEASE_KEY} is no lease: the next sweep replaces it"]
+
+
+def _sweeps(store: ObjectStore) -> tuple[tuple[SweepInfo, ...], list[str]]:
+    names = sorted(
+        (
+            info.key
+            for info in store.list_dir("").objects
+            if info.key.startswith("sweep_stats_") and info.key.endswith("_stages.json")
+        ),
+        reverse=True,
+    )[:_RECENT]
+    sweeps: list[SweepInfo] = []
+    problems: list[str] = []
+    for name, raw in zip(names, map_calls(store, store.get, names), strict=True):
+        record = _json_object(raw)
+        if record is None:
+            problems.append(f"{name} is no run record: it is torn or was written by something else")
+            continue
+        sweep = _sweep(name, record)
+        sweeps.append(sweep)
+        if sweep is sweeps[0] and (sweep.failed or sweep.error):
+            why = sweep.error or f"{sweep.failed} failed"
+            problems.append(f"the last sweep, {sweep.run_id}, did not end well: {why}; see {name}")
+    return tuple(sweeps), problems
+
+
+def _json_object(raw: bytes | None) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(raw or b"")
+    except ValueError:
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _sweep(key: str, record: Mapping[str, Any]) -> SweepInfo:
+    rows = record.get("stages")
+    stages = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    totals = {name: sum(_whole(row.get(name)) for row in stages) for name in _COUNTED}
+    error = record.get("error")
+    return SweepInfo(
+        key=key,
+        run_id=str(record.get("run_id") or ""),
+        finished_at=key.removeprefix("sweep_stats_").removesuffix("_stages.json"),
+        n_leaves=_whole(record.get("n_leaves")),
+        written=totals["written"],
+        failed=totals["failed"],
+        under_covered=totals["under_covered"],
+        error=None if error is None else str(error),
+    )
+
+
+_COUNTED = ("written", "failed", "under_covered")
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
