@@ -47,9 +47,16 @@ class PassContext:
     runtime: Runtime
 
 
-def pass_context(store: ObjectStore, manifest: Manifest, *, run_id: str, runtime: Runtime) -> PassContext:
-    """Put a run's tools together; the run starts now."""
-    run_started = timestamp(runtime.clock.now())
+def pass_context(
+    store: ObjectStore,
+    manifest: Manifest,
+    *,
+    run_id: str,
+    runtime: Runtime,
+    run_started: str | None = None,
+) -> PassContext:
+    """Put a run's tools together; where ``run_started`` is None, the run starts now."""
+    run_started = run_started or timestamp(runtime.clock.now())
     guard = ForeignGuard(run_id=run_id, run_started=run_started)
     return PassContext(
         store=store,

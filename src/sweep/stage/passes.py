@@ -6,7 +6,8 @@ Source: semantics 1.1 (the pass), 3.6 (units, isolation); format 11 (rows).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +68,15 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """Rows in the order of processing, and what was seen of each level."""
+    """Rows in the order of processing, what was seen of each level, and what was left.
+
+    ``remaining`` names the dispatch nodes that were not begun because the pass was asked to
+    stop.
+    """
 
     rows: tuple[StageRow, ...]
     actuals: Actuals
+    remaining: tuple[str, ...] = ()
 
 
 def plan_pass(
@@ -100,8 +106,17 @@ def plan_pass(
     return PassPlan(tuples=plans, partition=partition)
 
 
-def run_pass(context: PassContext, plan: PassPlan) -> PassResult:
+def run_pass(
+    context: PassContext, plan: PassPlan, *, should_stop: Callable[[], bool] = lambda: False
+) -> PassResult:
     """Fold every tuple of ``plan``.
+
+    Parameters
+    ----------
+    context : PassContext
+    plan : PassPlan
+    should_stop : callable
+        Asked before each dispatch node; once it says so, no further node is begun.
 
     Raises
     ------
@@ -109,12 +124,20 @@ def run_pass(context: PassContext, plan: PassPlan) -> PassResult:
         Errors that end a run; on an unwindowed store, whatever stopped a unit.
     """
     actuals = Actuals()
-    rows = tuple(_run_tuple(context, each, actuals, plan.partition) for each in plan.tuples)
-    return PassResult(rows=rows, actuals=actuals)
+    remaining: list[str] = []
+    rows = tuple(
+        _run_tuple(context, each, actuals, plan.partition, should_stop, remaining) for each in plan.tuples
+    )
+    return PassResult(rows=rows, actuals=actuals, remaining=tuple(remaining))
 
 
 def _run_tuple(
-    context: PassContext, plan: TuplePlan, actuals: Actuals, partition: tuple[int, int] | None
+    context: PassContext,
+    plan: TuplePlan,
+    actuals: Actuals,
+    partition: tuple[int, int] | None,
+    should_stop: Callable[[], bool],
+    remaining: list[str],
 ) -> StageRow:
     runtime = context.runtime
     started = runtime.clock.monotonic()
@@ -130,8 +153,13 @@ def _run_tuple(
         )
     )
     tally = Tally()
+    n_units: Counter[str] = Counter()
     for node in plan.iter_nodes():
+        if remaining or should_stop():
+            remaining.append(node.node)
+            continue
         for unit in node.units:
+            n_units[unit.kind] += 1
             done = _run_unit(context, node, unit, actuals)
             tally += done
             runtime.observer(
@@ -156,9 +184,9 @@ def _run_tuple(
     )
     row = StageRow(
         order_tuple=order_tuple,
-        n_nodes=plan.n_nodes,
-        window_units=plan.window_units,
-        close_units=plan.close_units,
+        n_nodes=plan.n_nodes - len(remaining),
+        window_units=n_units["window"] + n_units["node"],
+        close_units=n_units["close"],
         tally=tally,
         duration_s=duration_s,
         partition=partition,
