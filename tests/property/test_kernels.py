@@ -16,7 +16,20 @@ from sweep.fold import kernels, twins
 from sweep.fold.ragged import offsets_of
 
 FAN_INS = (1, 2, 3, 4, 16)
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 1.5, 2.5, 1e300, 5e-324, float("inf"), float("-inf"), float("nan"))
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1.5,
+    2.5,
+    1e300,
+    5e-324,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    -float("nan"),
+)
 
 type Columns = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]]
 
