@@ -55,7 +55,7 @@ slow: .venv/.ready-dev
 	@$(PYTEST) -n 2 --dist worksteal -m "slow and not interop" $(SHORT)
 
 interop: .venv/.ready-dev .venv-interop/.ready
-	@$(PYTEST) -m interop $(SHORT)
+	@SWEEP_REQUIRE_INTEROP=1 $(PYTEST) -n 2 --dist worksteal -m interop $(SHORT)
 
 bench: .venv/.ready-dev .venv-interop/.ready
 	@$(BIN)/python benchmarks/sweep_local.py --peer .venv-interop/bin/python

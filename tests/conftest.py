@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,11 +14,23 @@ import pytest
 from tests import reference
 from tests.reference import CompareStores, CopyMode, Kind, ReferenceStore
 
+# Where this session's unpacked stores lie; set by the process that the workers start from.
+FOLDER = "SWEEP_TEST_STORES"
 REQUIRED = os.environ.get("SWEEP_REQUIRE_SHARED") == "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--short", action="store_true", help="run long tests in their short form")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="sweep-stores-", dir=reference.roomy_folder())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,26 +68,16 @@ def shared_root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def _unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.getbasetemp()
-    # Workers of pytest-xdist have folders of their own under the session's.
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = session / "reference-stores"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def reference_store(
-    shared_root: Path, _unpacked: Path, tmp_path_factory: pytest.TempPathFactory
-) -> ReferenceStore:
+def reference_store(shared_root: Path) -> ReferenceStore:
     """Hands out reference stores by name; each archive is unpacked once for all workers."""
+    folder = Path(os.environ[FOLDER])
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     numbers = itertools.count()
 
     def hand_out(name: str, kind: Kind, *, mode: CopyMode | None = None) -> Path:
         archive = shared_root / "stores" / f"{name}.{kind}.tar.zst"
-        source = reference.unpack(archive, _unpacked / f"{name}.{kind}")
-        target = tmp_path_factory.getbasetemp() / f"{name}.{kind}-{next(numbers)}"
+        source = reference.unpack(archive, folder / f"{name}.{kind}")
+        target = folder / f"{name}.{kind}-{worker}-{next(numbers)}"
         return reference.copy_tree(source, target, mode or ("copy" if kind == "pre" else "shared"))
 
     return hand_out

@@ -62,6 +62,14 @@ def find_shared() -> Path | None:
     return folder.resolve() if (folder / "stores").is_dir() and (folder / "spec").is_dir() else None
 
 
+def roomy_folder() -> str | None:
+    """Memory, where there is plenty of it: ten times quicker than a disk with 70,000 small files."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30:
+        return str(memory)
+    return None
+
+
 def unpack(archive: Path, target: Path) -> Path:
     """Unpack a ``.tar.zst`` into ``target`` once, whichever process asks first."""
     with FileLock(f"{target}.lock"):
@@ -74,9 +82,26 @@ def unpack(archive: Path, target: Path) -> Path:
                 zstandard.ZstdDecompressor().stream_reader(packed) as plain,
                 tarfile.open(fileobj=plain, mode="r|") as tar,
             ):
-                tar.extractall(partial, filter="data")
+                _extract(tar, partial)
             partial.rename(target)
     return target
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Write the members' bytes: the archives hold 70,000 small files, and no mode or clock matters."""
+    made = set()
+    for member in tar:
+        body = tar.extractfile(member)
+        if body is None:
+            continue
+        path = os.path.normpath(member.name)
+        if path.startswith(("/", "..")):
+            raise ValueError(f"{member.name} would leave the folder")
+        parent = folder / os.path.dirname(path)
+        if parent not in made:
+            parent.mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        (folder / path).write_bytes(body.read())
 
 
 def copy_tree(source: Path, target: Path, mode: CopyMode) -> Path:

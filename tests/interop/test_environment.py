@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
+from tests.support.programs import Peer
 
 pytestmark = pytest.mark.interop
 
 
-def output_of(python: Path, code: str) -> str:
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True, cwd="/")
-    return done.stdout.strip()
+def test_the_peer_is_the_pinned_release(peer: Peer) -> None:
+    code = "import json; from importlib.metadata import version; print(json.dumps(version('zagg')))"
+    assert peer.evaluate(code) == "0.61.0"
 
 
-def test_the_peer_is_the_pinned_release(peer_python: Path) -> None:
+def test_the_peer_cannot_see_this_package(peer: Peer) -> None:
     assert (
-        output_of(peer_python, "from importlib.metadata import version; print(version('zagg'))") == "0.61.0"
+        peer.evaluate(
+            "from importlib.util import find_spec; print('true' if find_spec('sweep') else 'false')"
+        )
+        is False
     )
-
-
-def test_the_peer_cannot_see_this_package(peer_python: Path) -> None:
-    assert output_of(peer_python, "from importlib.util import find_spec; print(find_spec('sweep'))") == "None"
