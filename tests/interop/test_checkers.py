@@ -107,3 +107,5 @@ def test_the_checker_sees_a_wrong_value(peer: Peer, build: Build, tmp_path: Path
     data[0] ^= 1
     chunk.write_bytes(bytes(data))
     assert "counts" in failed_checks(peer.check(store))
+    overview = chunk.parents[3]
+    assert peer.evaluate(HASHES, str(store))["wrong"] == [str(overview)]
