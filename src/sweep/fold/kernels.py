@@ -6,6 +6,10 @@ write into preallocated outputs, hold no Python object, run serially and release
 Only IEEE basic operations are used, without contraction, so the results do not depend
 on the processor.
 
+All of them live in this one module: numba's cache on disk is renewed when the module of a
+kernel changes, not when that of a function it calls does. The cache is tied to the processor
+too; a build for other machines sets ``NUMBA_CPU_NAME=generic`` and calls :func:`warm`.
+
 Source: semantics 6 (merge), 6.6 (last-bit rules); format 5.4 (framing).
 """
 
