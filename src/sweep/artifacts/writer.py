@@ -212,7 +212,7 @@ class Writer:
         kept = {key for key, _ in objects}
         standing = [info.key for info in self.store.list(draft.key)]
         if root in standing:
-            twin = self._twin(draft, root)
+            twin = self._twin(draft, root, stamp)
             if twin is not None:
                 return twin
             self.store.delete(root)
@@ -223,14 +223,16 @@ class Writer:
         self.store.put(root, root_document(attributes))
         return Written(key=draft.key, block=draft.block, stamp=stamp)
 
-    def _twin(self, draft: _Draft, root: str) -> Written | None:
+    def _twin(self, draft: _Draft, root: str, fresh: Mapping[str, Any]) -> Written | None:
         """What this very run has written meanwhile: a doubled event leaves it as it stands."""
         raw = self.store.get(root)
         attributes = parse_root(raw) if raw is not None else {}
         if isinstance(attributes, str):
             return None
         stamp, block = root_parts(attributes, draft.block_name)
-        if not stamp or {**block, "generated_at": draft.block["generated_at"]} != draft.block:
+        if {**block, "generated_at": draft.block["generated_at"]} != draft.block:
+            return None
+        if {**stamp, "written_at": fresh["written_at"]} != fresh:
             return None
         return Written(key=draft.key, block=block, stamp=stamp)
 

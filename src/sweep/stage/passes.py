@@ -153,11 +153,13 @@ def _run_tuple(
         )
     )
     tally = Tally()
+    n_nodes = 0
     n_units: Counter[str] = Counter()
     for node in plan.iter_nodes():
         if remaining or should_stop():
             remaining.append(node.node)
             continue
+        n_nodes += 1
         for unit in node.units:
             n_units[unit.kind] += 1
             done = _run_unit(context, node, unit, actuals)
@@ -184,7 +186,7 @@ def _run_tuple(
     )
     row = StageRow(
         order_tuple=order_tuple,
-        n_nodes=plan.n_nodes - len(remaining),
+        n_nodes=n_nodes,
         window_units=n_units["window"] + n_units["node"],
         close_units=n_units["close"],
         tally=tally,
