@@ -92,9 +92,7 @@ def generation_of(block: Any, stamp: Mapping[str, Any]) -> Generation:
     recorded = Generation.parse(block)
     if recorded is None:
         written_at = stamp.get("written_at")
-        return Generation(
-            n_leaves=1, max_leaf_timestamp=written_at if isinstance(written_at, str) else None
-        )
+        return Generation(n_leaves=1, max_leaf_timestamp=written_at if isinstance(written_at, str) else None)
     own = stamp.get("run_id")
     run_ids = recorded.run_ids | {own} if isinstance(own, str) else recorded.run_ids
     return Generation(
@@ -221,6 +219,34 @@ class Actuals:
     def to_json(self) -> dict[str, Any]:
         """The ``levels`` block of a run record, finest first."""
         return {str(order): self.levels[order].to_json() for order in sorted(self.levels, reverse=True)}
+
+    def children_json(self) -> dict[str, Any]:
+        """The ``level_actuals`` block of a stage record: one row for each artifact."""
+        return {
+            str(order): {
+                "cells": seen.cells,
+                "regime": seen.regime,
+                "merges_from_raw": seen.merges_from_raw,
+                "children": {artifact: counts.to_json() for artifact, counts in seen.rows.items()},
+            }
+            for order, seen in sorted(self.levels.items(), reverse=True)
+        }
+
+    @classmethod
+    def parse(cls, block: Any) -> Actuals:
+        """Observations as a stage record holds them; what is malformed is passed over."""
+        actuals = cls()
+        for order, seen in block.items() if isinstance(block, Mapping) else ():
+            children = seen.get("children") if isinstance(seen, Mapping) else None
+            if not str(order).isdigit() or not isinstance(children, Mapping):
+                continue
+            actuals.levels[int(order)] = LevelActuals(
+                cells=_count(seen.get("cells")),
+                regime=str(seen.get("regime")),
+                merges_from_raw=_count(seen.get("merges_from_raw")),
+                rows={str(artifact): SourceCounts.parse(counts) for artifact, counts in children.items()},
+            )
+        return actuals
 
 
 def _count(value: Any) -> int:

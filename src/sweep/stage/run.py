@@ -18,7 +18,7 @@ from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
 from sweep.errors import DeclarationError, StoreUnavailableError, SweepError
 from sweep.events import RunFinished, RunStarted
-from sweep.model.clock import file_stamp
+from sweep.model.clock import Clock, file_stamp
 from sweep.model.json_text import root_json
 from sweep.model.keys import sweep_record_key
 from sweep.model.manifest import Manifest
@@ -35,7 +35,7 @@ from sweep.stage.passes import PassPlan, StageRow, plan_pass, run_pass
 from sweep.stage.tally import Tally
 from sweep.store.base import ObjectStore, Refused
 
-__all__ = ["SweepOptions", "SweepSummary", "new_run_id", "sweep_store"]
+__all__ = ["SweepOptions", "SweepSummary", "new_run_id", "put_run_record", "sweep_store"]
 
 log = logging.getLogger(__name__)
 
@@ -368,19 +368,24 @@ class _Run:
         record["duration_s"] = self._runtime.clock.monotonic() - self._started
         if not job.options.record:
             return None, record
-        try:
-            return self._put_record(store, root_json(record)), record
-        except SweepError as error:
-            log.warning("run record not written", extra={"event": "run-record-failed", "why": error.message})
-            return None, record
+        return put_run_record(store, root_json(record), self._runtime.clock), record
 
-    def _put_record(self, store: ObjectStore, data: bytes) -> str:
-        """Put the record under the first second whose name is free: two runs may end in one."""
-        moment = self._runtime.clock.now()
+
+def put_run_record(store: ObjectStore, data: bytes, clock: Clock) -> str | None:
+    """Put a run record, fail-open, under the first second whose name is free.
+
+    Returns
+    -------
+    str or None
+        Its key; None where it could not be written: the run counts all the same.
+    """
+    moment = clock.now()
+    try:
         for later_s in range(_RECORD_NAMES):
             key = sweep_record_key(file_stamp(moment + timedelta(seconds=later_s)))
             if not isinstance(store.put_if_absent(key, data), Refused):
                 return key
-        raise StoreUnavailableError(
-            f"{_RECORD_NAMES} names from {sweep_record_key(file_stamp(moment))} on are taken", key=key
-        )
+        raise StoreUnavailableError(f"{_RECORD_NAMES} names up to {key} are taken", key=key)
+    except SweepError as error:
+        log.warning("run record not written", extra={"event": "run-record-failed", "why": error.message})
+        return None

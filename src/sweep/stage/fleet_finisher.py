@@ -1,0 +1,195 @@
+"""The finisher of a fleet run: from stage records to root objects.
+
+Source: semantics 12.3; format 11, 12.2.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.artifacts.manifest_io import read_manifest
+from sweep.control.discovery import discover_leaves
+from sweep.control.fence import FencedStore
+from sweep.control.lease import Lease
+from sweep.control.records import parse_stage_record
+from sweep.errors import DeclarationError
+from sweep.model.clock import timestamp
+from sweep.model.invocation import STAGE_RECORD_SPEC, FinisherInvocation, finisher_name
+from sweep.model.json_text import root_json
+from sweep.model.manifest import Manifest
+from sweep.model.provenance import Actuals
+from sweep.plan.leaves import WorkSet, work_set
+from sweep.stage.context import Runtime, pass_context
+from sweep.stage.finisher import TOUCH_POLICIES, Finish, finish
+from sweep.stage.run import put_run_record
+from sweep.store.base import ObjectStore
+from sweep.store.io import fetch
+
+__all__ = ["already_finished", "finish_fleet"]
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TTL_S = 900
+
+
+def already_finished(raw: bytes | None, run_started: str) -> bool:
+    """Whether ``finisher.json`` says that the drive which began at ``run_started`` is over.
+
+    A drive begun later, under the same run id, is not.
+    """
+    if raw is None:
+        return False
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        return False
+    finished_at = document.get("finished_at") if isinstance(document, Mapping) else None
+    return not isinstance(finished_at, str) or finished_at > run_started
+
+
+def finish_fleet(
+    invocation: FinisherInvocation, store: ObjectStore, status: ObjectStore, runtime: Runtime
+) -> dict[str, Any]:
+    """Merge the run's stage records, write the root objects, release the lease, record it all.
+
+    Returns
+    -------
+    dict
+        The finisher record.
+
+    Raises
+    ------
+    DeclarationError
+        The run has no stage record, or the store is refused.
+    LeaseHeldError, LeaseLostError
+        Another run holds the store.
+    AccessError, StoreUnavailableError
+        A root object or the finisher's record cannot be written.
+    """
+    if invocation.touch_policy not in TOUCH_POLICIES:
+        raise DeclarationError(
+            f"{invocation.where}: touch policy {invocation.touch_policy!r} is not one of "
+            f"{', '.join(TOUCH_POLICIES)}",
+            kind="touch",
+        )
+    standing = _standing(status)
+    if standing is not None:
+        return standing
+    started = runtime.clock.monotonic()
+    lease = Lease.acquire(
+        store,
+        run_id=invocation.run_id,
+        ttl_s=invocation.lease_ttl_s or DEFAULT_TTL_S,
+        clock=runtime.clock,
+        new_id=runtime.new_id,
+    )
+    with lease.keep():
+        manifest = read_manifest(store)
+        records = _stage_records(status, invocation)
+        work = _work(store, manifest, invocation)
+        actuals = Actuals()
+        for record in records:
+            actuals.merge(Actuals.parse(record.get("level_actuals")))
+        context = pass_context(FencedStore(store, lease), manifest, run_id=invocation.run_id, runtime=runtime)
+        finished = finish(
+            context,
+            lease,
+            shards=work.shards(),
+            actuals=actuals,
+            touch_policy=invocation.touch_policy,
+            withheld=invocation.short_orders,
+        )
+    record = _run_record(invocation, store, manifest, work, records, actuals, finished)
+    record["duration_s"] = runtime.clock.monotonic() - started
+    key = put_run_record(store, root_json(record), runtime.clock)
+    final = {
+        "spec": STAGE_RECORD_SPEC,
+        "role": "finisher",
+        **{name: value for name, value in record.items() if name != "spec"},
+        "record": key,
+        "finished_at": timestamp(runtime.clock.now()),
+    }
+    status.put(finisher_name(), root_json(final))
+    return final
+
+
+def _standing(status: ObjectStore) -> dict[str, Any] | None:
+    """The finisher record that stands, unless a stage record is newer than it."""
+    objects = status.list_dir("").objects
+    finished = next((info for info in objects if info.key == finisher_name()), None)
+    if finished is None or finished.modified is None:
+        return None
+    newest = max((info.modified for info in _records_of(objects) if info.modified), default=None)
+    if newest is not None and newest > finished.modified:
+        return None
+    raw = status.get(finisher_name())
+    try:
+        document = json.loads(raw) if raw is not None else None
+    except ValueError:
+        return None
+    return dict(document) if isinstance(document, Mapping) else None
+
+
+def _records_of(objects: Sequence[Any]) -> list[Any]:
+    return [info for info in objects if info.key.startswith("stage-") and info.key.endswith(".json")]
+
+
+def _stage_records(status: ObjectStore, invocation: FinisherInvocation) -> list[Mapping[str, Any]]:
+    names = sorted(info.key for info in _records_of(status.list_dir("").objects))
+    records = []
+    for name, raw in zip(names, fetch(status, names), strict=True):
+        record = parse_stage_record(raw, invocation.run_id) if raw is not None else None
+        if record is None:
+            log.warning("stage record skipped", extra={"event": "record-skipped", "key": name})
+        else:
+            records.append(record)
+    if not records:
+        raise DeclarationError(
+            f"{invocation.where}: no stage record of this run stands under {invocation.records_from}; there "
+            "is nothing to finish (sweep again under the same run id)",
+            kind="no-records",
+        )
+    return records
+
+
+def _work(store: ObjectStore, manifest: Manifest, invocation: FinisherInvocation) -> WorkSet:
+    if invocation.leaves is None:
+        return discover_leaves(store, manifest).work
+    return work_set(invocation.leaves, manifest.shard_order, dirt_only=invocation.dirt_only)
+
+
+def _run_record(
+    invocation: FinisherInvocation,
+    store: ObjectStore,
+    manifest: Manifest,
+    work: WorkSet,
+    records: Sequence[Mapping[str, Any]],
+    actuals: Actuals,
+    finished: Finish,
+) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "spec": "zagg-sweep/1",
+        "mode": "stages",
+        "run_id": invocation.run_id,
+        "pipeline_run_id": invocation.pipeline_run_id,
+        "store_root": store.root,
+        "shard_order": manifest.shard_order,
+        "transport": "lambda",
+        "n_leaves": work.n_leaves,
+        "skipped_leaves": list(work.skipped),
+        "stage_records": len(records),
+        "stages": [row for each in records for row in each.get("stages") or ()],
+        "levels": actuals.to_json(),
+    }
+    if any(each.get("root_moc_stale") for each in records):
+        record["root_moc_stale"] = True
+    return {
+        **record,
+        "barrier_timed_out": invocation.barrier_timed_out,
+        "short_orders": sorted(invocation.short_orders, reverse=True),
+        "finisher": finished.to_json(),
+        "lease": {"released": finished.lease_released},
+    }
