@@ -37,8 +37,8 @@ demo: .venv/.ready-demo
 	@$(BIN)/sweep local $(DEMO) --scope all
 	@echo "sweep info $(DEMO)"
 	@$(BIN)/sweep info $(DEMO)
-	@echo "sweep show $(DEMO) --level 2 --field h_tdigest --out $(DEMO).png"
-	@$(BIN)/sweep show $(DEMO) --level 2 --field h_tdigest --out $(DEMO).png
+	@echo "sweep show $(DEMO) --level 3 --field h_tdigest --out $(DEMO).png"
+	@$(BIN)/sweep show $(DEMO) --level 3 --field h_tdigest --out $(DEMO).png
 
 test: check quick
 
