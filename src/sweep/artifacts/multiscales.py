@@ -90,6 +90,10 @@ def _mirror(manifest: Manifest) -> dict[str, Any]:
             for entry in entries
         ],
         "order2res": {str(entry["node"]): entry["cells"] for entry in entries},
-        "fields": {name: entry.get("class") for name, entry in overview.get("fields", {}).items()},
+        "fields": {
+            name: entry.get("class")
+            for name, entry in overview.get("fields", {}).items()
+            if isinstance(entry, Mapping)
+        },
         "fold": fold,
     }

@@ -8,7 +8,6 @@ Source: semantics 10; format 2.3, 8, 9.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from sweep.control.lease import Lease
 from sweep.errors import AdmissionError, ForeignWriteError, StoreUnavailableError, SweepError
 from sweep.model.clock import timestamp
 from sweep.model.keys import AGGREGATION, COVERAGE, MANIFEST
+from sweep.model.manifest import parse_manifest
 from sweep.model.nodes import Words
 from sweep.model.provenance import Actuals
 from sweep.stage.context import PassContext
@@ -93,7 +93,7 @@ def finish(
     Raises
     ------
     DeclarationError
-        The manifest is gone.
+        The manifest is gone, or no longer usable.
     AccessError, StoreUnavailableError
         Coverage or manifest cannot be written; the lease stays held.
     LeaseLostError
@@ -156,7 +156,7 @@ def _write_manifest(context: PassContext, actuals: Actuals, now: str, withheld: 
         if raw is None:
             raise manifest_gone(context.store.root)
         return with_actuals(
-            json.loads(raw),
+            parse_manifest(raw, context.store.root).document,
             context.manifest.ladder,
             actuals,
             run_id=context.run_id,

@@ -252,7 +252,7 @@ def test_populated_cells_are_counted_by_any_array() -> None:
     h_min[4] = np.nan
     i_max = np.full(16, -9999, dtype=np.int32)
     i_max[[3, 5]] = 0
-    cells = {"h_min": h_min, "i_max": i_max, "h_times": ragged([b""] * 15 + [b"12345678"])}
+    cells: dict[str, Cells] = {"h_min": h_min, "i_max": i_max, "h_times": ragged([b""] * 15 + [b"12345678"])}
     stamp = write(memory_store(), replace(data, arrays={**data.arrays, **cells})).stamp
     assert stamp["cells_with_data"] == 3  # cells 3, 5 and 15
 
@@ -305,7 +305,8 @@ def test_block_keys_with_windows_and_demotions() -> None:
     assert block["source_windows"] == {"folded": 2, "missing": 1, "unreadable": 0}
     # format 4.1, the example, and one without cells
     assert json.dumps(block["demotions"][0]) == (
-        '{"field": "comp", "class": "packed", "reason": "word-missing", "contributors": 1, "of": "h", "cells": 4}'
+        '{"field": "comp", "class": "packed", "reason": "word-missing", '
+        '"contributors": 1, "of": "h", "cells": 4}'
     )
     assert list(block["demotions"][1]) == ["field", "class", "reason", "contributors", "of"]
     assert block["generation"]["run_ids"] == ["a", "b"]
