@@ -20,6 +20,7 @@ from sweep.model.nodes import Words
 
 __all__ = ["RecordedLeaves", "read_run_record", "write_run_record"]
 
+_MAGIC = b"PAR1"
 _BATCH_ROWS = 65536
 _EXACT_IN_FLOAT = float(2**53)
 
@@ -45,6 +46,7 @@ def read_run_record(data: bytes) -> RecordedLeaves:
     ArtifactError
         It is no Parquet file, has no ``shard_key`` column, or one of other than packed words.
     """
+    _check_ends(data)
     try:
         reader = read_parquet(data, batch_size=_BATCH_ROWS)
         names = reader.schema.names
@@ -53,7 +55,10 @@ def read_run_record(data: bytes) -> RecordedLeaves:
         parts = [_batch(RecordBatch.from_arrow(batch), names) for batch in reader]
     except ArtifactError:
         raise
-    except Exception as error:  # arro3 raises bare exceptions for every kind of damage
+    except BaseException as error:
+        # arro3 raises bare exceptions for damage, and for some of it panics, which is no Exception.
+        if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
+            raise
         raise ArtifactError(f"it is not readable as Parquet ({error})", kind="run-record") from error
     words = [part.words for part in parts]
     has_windows = "window" in names
@@ -62,6 +67,17 @@ def read_run_record(data: bytes) -> RecordedLeaves:
         windows=tuple(w for part in parts for w in part.windows or ()) if has_windows else None,
         inexact=sum(part.inexact for part in parts),
     )
+
+
+def _check_ends(data: bytes) -> None:
+    """Refuse what is cut short or no Parquet at all, on which the reader panics aloud."""
+    footer = int.from_bytes(data[-8:-4], "little")
+    if data[:4] != _MAGIC or data[-4:] != _MAGIC or footer + 12 > len(data):
+        raise ArtifactError(
+            f"it is not readable as Parquet ({len(data)} bytes that do not begin and end as one: cut short, "
+            "or of another kind)",
+            kind="run-record",
+        )
 
 
 def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
