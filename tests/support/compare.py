@@ -5,7 +5,7 @@ Source: format 1.6 and 13.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,49 @@ def compare_stores(expected: Path, actual: Path, *, overview_chunks: bool = Fals
         want, have = _overview_chunks(want), _overview_chunks(have)
     if not want:
         return [f"{expected} holds nothing to compare"]
+    return _compared(want, have, lambda path: path.read_bytes(), same_runs=True)
+
+
+def compare_objects(want: Mapping[str, bytes], have: Mapping[str, bytes], *, same_runs: bool) -> list[str]:
+    """Return what differs between two sets of objects, as `compare_stores` does.
+
+    Where not ``same_runs``, it does not matter how many runs an artifact's sources come from, and
+    the records of runs are left out: the stores were swept in another number of runs.
+    """
+    want, have = _records_named_alike(want, same_runs), _records_named_alike(have, same_runs)
+    if not want:
+        return ["there is nothing to compare"]
+    return _compared(want, have, lambda data: data, same_runs=same_runs)
+
+
+def _compared[T](
+    want: Mapping[str, T], have: Mapping[str, T], read: Callable[[T], bytes], *, same_runs: bool
+) -> list[str]:
     found = [f"{key}: missing" for key in sorted(want.keys() - have.keys())]
     found += [f"{key}: unexpected" for key in sorted(have.keys() - want.keys())]
     for key in sorted(want.keys() & have.keys()):
-        found += [f"{key}: {line}" for line in _differences(want[key].read_bytes(), have[key].read_bytes())]
+        lines = _differences(read(want[key]), read(have[key]), same_runs=same_runs)
+        found += [f"{key}: {line}" for line in lines]
     return found
+
+
+def _records_named_alike(objects: Mapping[str, bytes], keep: bool) -> dict[str, bytes]:
+    named = {_RUN_RECORD.sub("sweep_stats_", key): data for key, data in objects.items()}
+    return {key: data for key, data in named.items() if keep or not key.startswith("sweep_stats_")}
 
 
 def _overview_chunks(objects: Mapping[str, Path]) -> dict[str, Path]:
     return {key: path for key, path in objects.items() if is_overview_chunk(key)}
 
 
-def _differences(want: bytes, have: bytes) -> Iterable[str]:
+def _without_runs(value: Any) -> Any:
+    """Empty every list of run ids."""
+    if isinstance(value, dict):
+        return {key: [] if key == "run_ids" else _without_runs(item) for key, item in value.items()}
+    return [_without_runs(item) for item in value] if isinstance(value, list) else value
+
+
+def _differences(want: bytes, have: bytes, *, same_runs: bool) -> Iterable[str]:
     if want == have:
         return
     try:
@@ -81,7 +112,8 @@ def _differences(want: bytes, have: bytes) -> Iterable[str]:
     except ValueError:
         yield f"{len(want)} bytes expected, {len(have)} other bytes found"
         return
-    lines = list(_walk(_masked(documents[0]), _masked(documents[1]), "$"))
+    expected, found = (_masked(value if same_runs else _without_runs(value)) for value in documents)
+    lines = list(_walk(expected, found, "$"))
     yield from lines
     layouts = [_layout(text.decode(), value) for text, value in zip((want, have), documents, strict=True)]
     if not lines and layouts[0] != layouts[1]:
