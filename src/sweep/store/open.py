@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +51,13 @@ class StoreOptions:
         How often a request is sent again after a passing fault.
     timeout_s : float
         For one request from connect to the end of its answer.
+    access_key_id, secret_access_key, session_token : str or None
+        Keys to sign with in place of those of the environment; never shown.
+
+    Raises
+    ------
+    DeclarationError
+        For one half of a key, a token without a key, or keys on unsigned requests.
     """
 
     region: str | None = None
@@ -58,6 +65,19 @@ class StoreOptions:
     anonymous: bool = False
     retries: int = 8
     timeout_s: float = 60.0
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        given = bool(self.access_key_id)
+        problems = []
+        if given != bool(self.secret_access_key) or (self.session_token and not given):
+            problems.append("access_key_id and secret_access_key go together, with or without session_token")
+        if given and self.anonymous:
+            problems.append("keys are given, but anonymous asks for unsigned requests")
+        if problems:
+            raise DeclarationError.of("store options", problems, kind="store-credentials")
 
 
 _DEFAULTS = StoreOptions()
@@ -127,9 +147,13 @@ def _split(rest: str, address: str) -> tuple[str, str]:
 
 
 def _s3(bucket: str, prefix: str, options: StoreOptions) -> RemoteStore:
-    anonymous = options.anonymous or _is_set("AWS_SKIP_SIGNATURE") or _is_set("AWS_NO_SIGN_REQUEST")
+    provider = _given_keys(options)
+    anonymous = provider is None and (
+        options.anonymous or _is_set("AWS_SKIP_SIGNATURE") or _is_set("AWS_NO_SIGN_REQUEST")
+    )
     address = f"s3://{bucket}"
-    provider = None if anonymous else _profile_provider(address)
+    if provider is None and not anonymous:
+        provider = _profile_provider(address)
     endpoint = options.endpoint or next(
         filter(None, map(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))), None
     )
@@ -166,6 +190,23 @@ def _config(options: StoreOptions, endpoint: str | None, anonymous: bool) -> Map
         # Both, because the environment may hold either, and the first would win over the second.
         config["aws_endpoint_url_s3"] = config["endpoint"] = endpoint
     return config
+
+
+def _given_keys(options: StoreOptions) -> Any | None:
+    """A provider of the keys that the options give.
+
+    As configuration they would be joined by the environment's AWS_SESSION_TOKEN, which
+    belongs to other keys; on Lambda there always is one.
+    """
+    if not options.access_key_id or not options.secret_access_key:
+        return None
+    keys: dict[str, Any] = {
+        "access_key_id": options.access_key_id,
+        "secret_access_key": options.secret_access_key,
+        "token": options.session_token,
+        "expires_at": None,
+    }
+    return lambda: keys
 
 
 def _is_set(variable: str) -> bool:
