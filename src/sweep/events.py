@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 __all__ = [
+    "BarrierProgress",
     "Event",
     "Observer",
     "RunFinished",
@@ -79,7 +80,20 @@ class RunFinished:
     duration_s: float
 
 
-type Event = RunStarted | TupleStarted | UnitFinished | TupleFinished | RunFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierProgress:
+    """What a dispatcher has seen of the records that it waits for."""
+
+    dispatch_order: int
+    orders: tuple[int, ...]
+    seen: int
+    expected: int
+    retries: int
+    given_up: int
+    elapsed_s: float
+
+
+type Event = BarrierProgress | RunStarted | TupleStarted | UnitFinished | TupleFinished | RunFinished
 
 
 class Observer(Protocol):

@@ -33,12 +33,16 @@ class Limits:
         How long a worker may run before it is killed; None where nothing kills it.
     start_s : float or None
         How long an accepted event may wait before it starts or is dropped.
+    workers : int or None
+        How many events run at once; None where that is elastic. Decides how many nodes go
+        into one event when nobody says.
     """
 
     payload_bytes: int = 250 * KIB
     in_flight: int = 1
     run_s: float | None = None
     start_s: float | None = None
+    workers: int | None = None
 
 
 class Delivery(Enum):

@@ -91,7 +91,7 @@ def finish_fleet(
         records = _stage_records(status, invocation)
         work = _work(store, manifest, invocation)
         actuals = Actuals()
-        for record in records:
+        for record in sorted(records, key=lambda each: str(each.get("run_started"))):
             actuals.merge(Actuals.parse(record.get("level_actuals")))
         context = pass_context(FencedStore(store, lease), manifest, run_id=invocation.run_id, runtime=runtime)
         finished = finish(
@@ -152,7 +152,29 @@ def _stage_records(status: ObjectStore, invocation: FinisherInvocation) -> list[
             "is nothing to finish (sweep again under the same run id)",
             kind="no-records",
         )
-    return records
+    return _latest(records)
+
+
+def _latest(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records less those whose every node a later drive of the same run did again."""
+    newest: dict[tuple[Any, ...], str] = {}
+    for record in records:
+        for place in _places(record):
+            newest[place] = max(newest.get(place, ""), str(record.get("run_started")))
+    kept = []
+    for record in records:
+        places = _places(record)
+        started = str(record.get("run_started"))
+        if not places or any(newest[place] == started for place in places):
+            kept.append(record)
+    return kept
+
+
+def _places(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """What a record speaks of: (dispatch, unit, window, node); empty where it names no nodes."""
+    share = tuple(record.get(key) for key in ("dispatch", "unit", "window"))
+    nodes = record.get("nodes")
+    return [(*share, node) for node in nodes] if isinstance(nodes, list) else []
 
 
 def _work(store: ObjectStore, manifest: Manifest, invocation: FinisherInvocation) -> WorkSet:
