@@ -19,6 +19,7 @@ from sweep.model.json_text import root_json
 from sweep.model.keys import COVERAGE
 from sweep.model.nodes import Words
 from sweep.plan.moc import compact_ranges, expand_ranges
+from sweep.plan.runs import sorted_distinct
 from sweep.store.base import ObjectStore
 
 __all__ = ["COVERAGE_SPEC", "Coverage", "load_coverage", "read_coverage", "united_coverage"]
@@ -95,7 +96,7 @@ def united_coverage(existing: Coverage | None, shards: Words, shard_order: int, 
     object is replaced.
     """
     kept = existing if existing is not None and existing.is_canonical else None
-    words = shards if kept is None else np.union1d(kept.words, shards)
+    words = shards if kept is None else sorted_distinct(np.concatenate([kept.words, shards]))
     document: dict[str, Any] = {
         "spec": COVERAGE_SPEC,
         "encoding": _ENCODING,

@@ -14,6 +14,7 @@ from sweep.model.ladder import Ladder, Level
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, ancestors, decimals_of, path_of
 from sweep.model.windows import ALL
+from sweep.plan.runs import sorted_distinct
 
 __all__ = ["multiscales_documents"]
 
@@ -60,7 +61,7 @@ def _group(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _level_block(level: Level, shards: Words) -> dict[str, Any]:
-    nodes = sorted(set(decimals_of(ancestors(shards, level.node_order))))
+    nodes = sorted(decimals_of(sorted_distinct(ancestors(shards, level.node_order))))
     return {
         "spec": SPEC,
         "order": level.node_order,

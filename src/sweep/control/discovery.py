@@ -18,6 +18,7 @@ from sweep.model.keys import is_run_record
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, checked_words, decimals_of, path_of
 from sweep.plan.leaves import WorkSet, work_set_of_arrays
+from sweep.plan.runs import sorted_distinct
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
 
@@ -76,7 +77,7 @@ def _leaves(store: ObjectStore, manifest: Manifest, record: RecordedLeaves) -> t
         return record.words, list(record.windows)
     if not manifest.is_windowed:
         return record.words, [None] * len(record.words)
-    shards = np.unique(record.words)
+    shards = sorted_distinct(record.words)
     found: list[int] = []
     labels: list[str | None] = []
     listed = map_calls(store, lambda node: _windows_at(store, manifest, node), decimals_of(shards))

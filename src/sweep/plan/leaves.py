@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import Words, checked_words, decimals_of, orders_of
-from sweep.plan._runs import distinct, is_member, sorted_distinct
+from sweep.plan.runs import distinct, is_member, sorted_distinct
 
 __all__ = ["NO_WINDOW", "Ref", "WorkSet", "work_set", "work_set_of_arrays"]
 

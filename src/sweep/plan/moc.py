@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import MAX_SHARD_ORDER, Words, decimals_of, orders_of, words_of
-from sweep.plan._runs import sorted_distinct
+from sweep.plan.runs import sorted_distinct
 
 __all__ = ["compact_ranges", "expand_ranges"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import Words, ancestors, checked_words, is_decimal, orders_of, words_of
-from sweep.plan._runs import is_member, sorted_distinct
+from sweep.plan.runs import is_member, sorted_distinct
 
 __all__ = ["WHOLE", "admit", "covered_by", "intersect", "parse_scope"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import Words
-from sweep.plan._runs import distinct_ancestors, spans
+from sweep.plan.runs import distinct_ancestors, spans
 
 __all__ = ["DEFAULT_TARGET", "DEFAULT_WIDTH", "OrderTuple", "fixed_tuples", "sized_tuples", "span_tuple"]
 

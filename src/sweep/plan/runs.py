@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from sweep.model.nodes import Words, ancestors
 
+__all__ = ["distinct", "distinct_ancestors", "is_member", "run_starts", "sorted_distinct", "spans"]
+
 _SUFFIX = np.uint64(0x3F)
 _BASE_BITS = np.uint64(60)
 
