@@ -34,9 +34,9 @@ from sweep.model.invocation import (
 )
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, ancestors, decimals_of, words_of
-from sweep.plan.runs import is_member, sorted_distinct
 from sweep.plan.leaves import WorkSet, work_set
 from sweep.plan.packing import Batch, FanOut, close_fan_out, fan_outs, pack, refs_of
+from sweep.plan.runs import is_member, sorted_distinct
 from sweep.plan.scope import parse_scope
 from sweep.plan.tuples import OrderTuple, fixed_tuples, sized_tuples
 from sweep.stage.context import Runtime

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sweep.errors import DeclarationError
 from sweep.model.nodes import Words, decimals_of, string_order
 from sweep.model.windows import is_label
-from sweep.plan.runs import distinct_ancestors, sorted_distinct, spans
 from sweep.plan.leaves import Ref, WorkSet
+from sweep.plan.runs import distinct_ancestors, sorted_distinct, spans
 from sweep.plan.scope import admit
 from sweep.plan.tuples import OrderTuple
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sweep.model.nodes import Words, ancestors, decimals_of, orders_of, ranks_in, string_order
 from sweep.model.windows import is_label
-from sweep.plan.runs import distinct, distinct_ancestors, run_starts, sorted_distinct, spans
 from sweep.plan.leaves import WorkSet
+from sweep.plan.runs import distinct, distinct_ancestors, run_starts, sorted_distinct, spans
 from sweep.plan.scope import admit
 from sweep.plan.tuples import OrderTuple
 from sweep.plan.units import CLOSE, NODE, Unit, refuse_unwindowed, window_unit

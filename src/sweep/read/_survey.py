@@ -24,8 +24,8 @@ from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, ancestors, decimals_of
 from sweep.model.provenance import Generation
 from sweep.model.windows import ALL
-from sweep.plan.runs import run_starts
 from sweep.plan.leaves import WorkSet
+from sweep.plan.runs import run_starts
 from sweep.read.places import distinct_ancestors_of
 from sweep.store.base import ObjectStore
 
