@@ -10,7 +10,7 @@ SETUP = pyproject.toml .python-version tools/bootstrap.sh
 DEMO = demo/airports
 
 help:
-	@echo "make demo     sweep a real store of about 100 leaves and draw it"
+	@echo "make demo     sweep a real store of 112 leaves and draw it"
 	@echo "make test     formatting, lint, types, layers and the quick tests"
 	@echo "make check    the same without the tests"
 	@echo "make slow     the long tests (SHORT=--short for their short form)"

@@ -1,6 +1,6 @@
 """Cut a small store out of the airports reference store and pack it for ``make demo``.
 
-    python tools/pack_demo.py STORE [--under DECIMAL ...] [--out FILE]
+    python tools/pack_demo.py STORE [--under DECIMAL,...] [--out FILE]
 
 Keeps what a sweep reads: the manifest, the config, coverage and run record cut to the kept
 leaves, and each leaf's column with its sidecar. The same input gives the same bytes.
@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
-# North America from the Pacific to the Atlantic: plains, mountains and two coasts.
-REGION = ("32", "33", "43")
+# North America between 20 and 60 degrees north: plains, mountains, coasts, and a southern base cell.
+REGION = ("32", "433", "434", "-243", "-244")
 
 
 def leaf_decimal(store: Path, column: Path) -> str:
@@ -111,10 +111,10 @@ def main() -> None:
     """Write the archive and say how large it is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("store", type=Path, help="the airports store before a sweep")
-    parser.add_argument("--under", nargs="+", default=REGION, metavar="DECIMAL", help="nodes to keep")
+    parser.add_argument("--under", default=",".join(REGION), metavar="DECIMAL,...", help="nodes to keep")
     parser.add_argument("--out", type=Path, default=ROOT / "examples" / "airports-demo.tar.xz")
     args = parser.parse_args()
-    body = packed(kept_objects(args.store, tuple(args.under)))
+    body = packed(kept_objects(args.store, tuple(args.under.split(","))))
     args.out.write_bytes(body)
     print(f"{args.out}: {len(body):,} bytes")
 
