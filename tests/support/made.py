@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import mortie
 import numpy as np
 
 from sweep.fold.level import Cells, LevelData
@@ -48,6 +49,12 @@ FIELDS: Mapping[str, Json] = {
     },
 }
 """One field of every class: the arrays are count, h_min, i_max, h, h_locations, h_times, flux, comp."""
+
+PLACES = mortie.generate_morton_children(int(mortie.decimal_to_word("1234", dtype=int)), 8)
+"""Cells of one base cell: location words that can be joined."""
+
+TIME = 5102790400000000000
+"""A time word; those a little above it are others (semantics 14.2)."""
 
 
 def memory_store() -> ObjectStore:
@@ -133,9 +140,13 @@ def level_data(fields: FieldMap, n_cells: int, seed: int = 0, *, filled: float =
     for field in fields:
         n_rows = np.where(holds, rng.integers(1, 5, n_cells), 0).tolist()
         for spec in field.arrays():
-            if spec.is_ragged:
-                size = spec.dtype.itemsize * (2 if spec.name == field.name else 1)
-                arrays[spec.name] = ragged([rng.bytes(size * n) for n in n_rows])
+            if spec.name.endswith("_locations"):
+                arrays[spec.name] = ragged([words(*rng.choice(PLACES, n).tolist()) for n in n_rows])
+            elif spec.name.endswith("_times"):
+                arrays[spec.name] = ragged([words(*(TIME + rng.integers(0, 9, n)).tolist()) for n in n_rows])
+            elif spec.is_ragged:
+                rows = [rng.integers(1, 20, (n, 2)).astype(f"<f{spec.dtype.itemsize}") for n in n_rows]
+                arrays[spec.name] = ragged([each.tobytes() for each in rows])
             else:
                 values = rng.integers(1, 100, n_cells).astype(spec.dtype)
                 arrays[spec.name] = np.where(holds, values, spec.fill).astype(spec.dtype)
