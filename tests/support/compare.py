@@ -28,13 +28,20 @@ _VOLATILE = frozenset(
         "duration_s",
     }
 )
-_RUN_RECORD = re.compile(r"^sweep_stats_\d{8}T\d{6}Z_")
+_RUN_RECORD = re.compile(r"sweep_stats_\d{8}T\d{6}Z_stages\.json")
 
 
 def objects_of(root: Path) -> dict[str, Path]:
-    """Map each object's key to its file; the clock in a run record's name is left out."""
-    files = (path for path in root.rglob("*") if path.is_file())
-    return {_RUN_RECORD.sub("sweep_stats_", path.relative_to(root).as_posix()): path for path in files}
+    """Map each object's key to its file; run records are numbered by age, as their names hold a clock."""
+    found: dict[str, Path] = {}
+    records = 0
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        key = path.relative_to(root).as_posix()
+        if _RUN_RECORD.fullmatch(key):
+            records += 1
+            key = f"sweep_stats_{records}"
+        found[key] = path
+    return found
 
 
 def node_objects(root: Path) -> dict[str, bytes]:

@@ -51,6 +51,14 @@ def leaf_columns(objects: Mapping[str, bytes]) -> list[str]:
     return sorted(root for root in roots if root.count("/") == shard_order + 1)
 
 
+def two_leaves(objects: Mapping[str, bytes], stem: str = "all") -> tuple[str, str]:
+    """Return two leaf columns of one base cell: words of locations join in one base cell only."""
+    leaves = [leaf for leaf in leaf_columns(objects) if leaf.endswith(f"/{stem}.pyramid.zarr")]
+    first, last = leaves[1], leaves[-1]
+    assert first.split("/")[0] == last.split("/")[0]
+    return first, last
+
+
 def below(objects: Mapping[str, bytes], prefix: str) -> Objects:
     """Return the objects below a prefix."""
     return {key: data for key, data in objects.items() if key.startswith(f"{prefix}/")}
