@@ -33,6 +33,8 @@ __all__ = [
     "CapacityError",
     "ColumnMovedError",
     "DeclarationError",
+    "FleetOptions",
+    "FleetSummary",
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
@@ -47,6 +49,7 @@ __all__ = [
     "open_ladder",
     "open_level",
     "open_store",
+    "run_fleet",
     "run_local",
     "store_info",
 ]
@@ -59,6 +62,9 @@ _LAZY: dict[str, str] = {
     "open_ladder": "sweep.read.ladder",
     "open_level": "sweep.read.level",
     "open_store": "sweep.store.open",
+    "FleetOptions": "sweep.fleet.options",
+    "FleetSummary": "sweep.fleet.options",
+    "run_fleet": "sweep.fleet.run",
     "run_local": "sweep.local",
     "store_info": "sweep.read.info",
 }

@@ -18,6 +18,8 @@ PUBLIC = {
     "CapacityError",
     "ColumnMovedError",
     "DeclarationError",
+    "FleetOptions",
+    "FleetSummary",
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
@@ -32,6 +34,7 @@ PUBLIC = {
     "open_ladder",
     "open_level",
     "open_store",
+    "run_fleet",
     "run_local",
     "store_info",
 }

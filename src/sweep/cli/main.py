@@ -10,9 +10,6 @@ import json
 import shlex
 import signal
 import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,13 +17,26 @@ import typer
 from rich.console import Console
 
 from sweep._version import __version__
-from sweep.cli.exits import Exit, exit_of
+from sweep.cli.common import (
+    Anonymous,
+    AsJson,
+    Endpoint,
+    Region,
+    Store,
+    Verbose,
+    exits,
+    progress_console,
+    say,
+    store_options,
+)
+from sweep.cli.exits import Exit
+from sweep.cli.fleet import fleet
 from sweep.cli.logs import configure_logging
 from sweep.cli.progress import progress
-from sweep.errors import DeclarationError, SweepError
+from sweep.errors import DeclarationError
 from sweep.events import ignore
 from sweep.store.base import ObjectStore
-from sweep.store.open import StoreOptions, open_store
+from sweep.store.open import open_store
 from sweep.system import SystemClock, system_runtime
 
 __all__ = ["app", "main"]
@@ -40,19 +50,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Store = Annotated[
-    str, typer.Argument(help="The store: a folder, file://, or s3://bucket/prefix.", show_default=False)
-]
-Region = Annotated[str | None, typer.Option(help="AWS region of an s3:// store.")]
-Endpoint = Annotated[str | None, typer.Option(help="Address of an S3-compatible server.")]
-Anonymous = Annotated[bool, typer.Option("--anon", help="Send unsigned requests (reading public stores).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Verbose = Annotated[
-    int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")
-]
-
-_err = Console(stderr=True, highlight=False)
-
 
 def main() -> None:
     """Run the command line; the process ends with one of :class:`~sweep.cli.exits.Exit`."""
@@ -64,46 +61,17 @@ def _interrupt(_signal: int, _frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-@contextmanager
-def _exits(hint: str = "") -> Iterator[None]:
-    """Map what a command raises to a message and an exit code."""
-    try:
-        yield
-    except SweepError as error:
-        code = exit_of(error)
-        _say_error(error.message)
-        if hint and code not in (Exit.REFUSED, Exit.HELD):
-            _say(hint)
-        raise typer.Exit(code) from error
-    except KeyboardInterrupt as error:
-        _say_error("interrupted")
-        if hint:
-            _say(hint)
-        raise typer.Exit(Exit.INTERRUPTED) from error
-    except (typer.Exit, typer.BadParameter):
-        raise
-    except Exception as error:
-        traceback.print_exc()
-        _say_error("this is a fault of sweep itself, please report it with the lines above")
-        raise typer.Exit(Exit.BUG) from error
-
-
-def _say(text: str) -> None:
-    _err.print(text, soft_wrap=True, markup=False)
-
-
-def _say_error(text: str) -> None:
-    _say(f"sweep: {text}")
-
-
 def _open(store: str, region: str | None, endpoint: str | None, anonymous: bool) -> ObjectStore:
-    return open_store(store, StoreOptions(region=region, endpoint=endpoint, anonymous=anonymous))
+    return open_store(store, store_options(region, endpoint, anonymous))
 
 
 def _version(value: bool) -> None:
     if value:
         typer.echo(f"sweep {__version__}")
         raise typer.Exit
+
+
+app.command()(fleet)
 
 
 @app.callback()
@@ -164,7 +132,7 @@ def local(
     configure_logging(verbose)
     runtime = system_runtime(ignore)
     run_id = run_id or new_run_id(runtime)
-    with _exits(_resume_hint(store, scope, run_id)):
+    with exits(_resume_hint(store, scope, run_id)):
         if scope is None:
             raise DeclarationError(
                 "'sweep local' needs --scope: 'all' for the whole store, or the decimals of nodes to sweep "
@@ -172,7 +140,7 @@ def local(
                 kind="scope",
             )
         opened = _open(store, region, endpoint, anonymous)
-        with progress(_err, quiet=quiet or as_json) as observer:
+        with progress(progress_console(), quiet=quiet or as_json) as observer:
             summary = sweep_store(
                 opened,
                 SweepOptions(
@@ -200,7 +168,7 @@ def _resume_hint(store: str, scope: str | None, run_id: str) -> str:
 def _report(summary: Any, store: str, *, as_json: bool) -> None:
     tally = summary.tally
     for line in (*summary.skipped_records, *tally.problems):
-        _say(f"warning: {line}")
+        say(f"warning: {line}")
     if as_json:
         typer.echo(json.dumps(summary.to_json(), indent=2))
         return
@@ -238,7 +206,7 @@ def unlock(
     from sweep.control.lease import unlock as remove
 
     configure_logging(verbose)
-    with _exits():
+    with exits():
         opened = _open(store, region, endpoint, False)
         holder = read_holder(opened)
         if holder is None:
@@ -269,7 +237,7 @@ def info(
     from sweep.read.info import store_info
 
     configure_logging(verbose)
-    with _exits():
+    with exits():
         found = store_info(_open(store, region, endpoint, anonymous), clock=SystemClock())
         if as_json:
             typer.echo(json.dumps(found.to_json(), indent=2))
@@ -296,7 +264,7 @@ def show(
     from sweep.read.show import draw_level  # matplotlib is heavy, and an extra
 
     configure_logging(verbose)
-    with _exits():
+    with exits():
         drawn = draw_level(
             _open(store, region, endpoint, anonymous),
             level=level,

@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from sweep.events import Event, Observer, RunStarted, TupleFinished, TupleStarted, UnitFinished, ignore
+from sweep.events import (
+    BarrierProgress,
+    Event,
+    Observer,
+    RunStarted,
+    TupleFinished,
+    TupleStarted,
+    UnitFinished,
+    ignore,
+)
 
 __all__ = ["progress"]
 
@@ -59,6 +68,13 @@ class _Lines:
                 f"{event.current} current{failed} ({event.duration_s:.1f} s)",
                 soft_wrap=True,
             )
+        elif isinstance(event, BarrierProgress) and event.seen + event.given_up == event.expected:
+            failed = f", {event.given_up} given up" if event.given_up else ""
+            self._console.print(
+                f"{_orders(event.orders)}: {event.seen} of {event.expected} records, {event.retries} retries"
+                f"{failed} ({event.elapsed_s:.1f} s)",
+                soft_wrap=True,
+            )
 
 
 class _Live:
@@ -89,3 +105,15 @@ class _Live:
             elapsed = self._bar.tasks[0].elapsed or 0.0
             rate = f"{self._done / elapsed:.0f} artifacts/s" if elapsed > 0 else ""
             self._bar.update(self._task, advance=1, rate=rate)
+        elif isinstance(event, BarrierProgress):
+            self._barrier(self._task, event)
+
+    def _barrier(self, task: TaskID, event: BarrierProgress) -> None:
+        rate = f"{event.seen / event.elapsed_s:.1f} records/s" if event.elapsed_s > 0 else ""
+        self._bar.update(
+            task,
+            description=f"{_orders(event.orders)}, records",
+            completed=event.seen,
+            total=event.expected,
+            rate=f"{event.retries} retries, {rate}" if event.retries else rate,
+        )

@@ -104,6 +104,7 @@ class Barrier:
         missing = any(task.is_open for board in boards for task in board.tasks)
         for board in boards:
             board.give_up_open("the barrier's time is over")
+        self.progress(boards, waited_s)
         if is_late and missing:
             log.warning(
                 "barrier ended early", extra={"event": "barrier-timeout", "waited_s": round(waited_s, 1)}

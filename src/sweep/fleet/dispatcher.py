@@ -44,7 +44,7 @@ from sweep.stage.run import new_run_id
 from sweep.store.base import ObjectStore
 from sweep.store.io import fetch
 
-__all__ = ["Dispatcher", "FleetPlan", "dispatch"]
+__all__ = ["Dispatcher", "FleetPlan", "TuplePacking", "dispatch"]
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +149,11 @@ class Dispatcher:
         self._next_number: dict[int, int] = {}
         self._redone: dict[int, Words] = {}
 
+    @property
+    def root(self) -> str:
+        """The store's address."""
+        return self._store.root
+
     # -- planning -------------------------------------------------------------------------
 
     def plan(self) -> FleetPlan:
@@ -196,10 +201,16 @@ class Dispatcher:
         left = self._left(fan_out)
         max_nodes = plan.max_nodes or self._share(left.n_nodes)
 
-        def measure(batch: Batch) -> int:
-            return len(serialise(self._invocation(plan, batch, _MEASURED_NUMBER, attempt=9)))
+        return pack(
+            left,
+            cap_bytes=plan.cap_bytes,
+            max_nodes=max_nodes,
+            measure=lambda batch: self.measure(plan, batch),
+        )
 
-        return pack(left, cap_bytes=plan.cap_bytes, max_nodes=max_nodes, measure=measure)
+    def measure(self, plan: FleetPlan, batch: Batch) -> int:
+        """The bytes of a batch's event, with the longest number and attempt that it may carry."""
+        return len(serialise(self._invocation(plan, batch, _MEASURED_NUMBER, attempt=9)))
 
     def _share(self, n_nodes: int) -> int:
         """Nodes of one event where nobody says: one on an elastic fleet, else a few rounds."""

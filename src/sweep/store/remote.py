@@ -223,7 +223,8 @@ class RemoteStore:
         if prefix:
             prefix += suffix
         elif isinstance(client, MemoryStore):
-            address += suffix
+            name, _, prefix = suffix.partition("/")
+            address += name
             client = memory_client(address)
         else:
             raise DeclarationError(

@@ -1,0 +1,86 @@
+"""What every command shares: arguments, messages, and the way from errors to exit codes."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sweep.cli.exits import Exit, exit_of
+from sweep.errors import SweepError
+from sweep.store.open import StoreOptions
+
+__all__ = [
+    "Anonymous",
+    "AsJson",
+    "Endpoint",
+    "Region",
+    "Store",
+    "Verbose",
+    "exits",
+    "progress_console",
+    "say",
+    "say_error",
+    "store_options",
+]
+
+Store = Annotated[
+    str, typer.Argument(help="The store: a folder, file://, or s3://bucket/prefix.", show_default=False)
+]
+Region = Annotated[str | None, typer.Option(help="AWS region of an s3:// store.")]
+Endpoint = Annotated[str | None, typer.Option(help="Address of an S3-compatible server.")]
+Anonymous = Annotated[bool, typer.Option("--anon", help="Send unsigned requests (reading public stores).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")
+]
+
+_err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def exits(hint: str = "") -> Iterator[None]:
+    """Map what a command raises to a message and an exit code."""
+    try:
+        yield
+    except SweepError as error:
+        code = exit_of(error)
+        say_error(error.message)
+        if hint and code not in (Exit.REFUSED, Exit.HELD):
+            say(hint)
+        raise typer.Exit(code) from error
+    except KeyboardInterrupt as error:
+        say_error("interrupted")
+        if hint:
+            say(hint)
+        raise typer.Exit(Exit.INTERRUPTED) from error
+    except (typer.Exit, typer.BadParameter):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        say_error("this is a fault of sweep itself, please report it with the lines above")
+        raise typer.Exit(Exit.BUG) from error
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    _err.print(text, soft_wrap=True, markup=False)
+
+
+def say_error(text: str) -> None:
+    """One line on standard error, in the program's name."""
+    say(f"sweep: {text}")
+
+
+def store_options(region: str | None, endpoint: str | None, anonymous: bool) -> StoreOptions:
+    """How to reach the store, from the common options."""
+    return StoreOptions(region=region, endpoint=endpoint, anonymous=anonymous)
+
+
+def progress_console() -> Console:
+    """Where progress is shown: standard error."""
+    return _err
