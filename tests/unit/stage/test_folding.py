@@ -41,7 +41,7 @@ def test_a_gather_of_many_blocks() -> None:
     folded = folder_of().gather(slots, cell_order=7, slot_cells=1024, n_out=4096)
     for spec in FIELDS.arrays():
         fill = [b"" if spec.is_ragged else spec.fill.item()] * 1024
-        expected = []
+        expected: list[object] = []
         for rank in range(4):
             data = children[rank].data if rank in children else None
             expected += (

@@ -7,7 +7,10 @@ from dataclasses import fields
 from sweep.stage.tally import Tally, UnitError
 
 # format 11, the counters of a stage row in their order
-COUNTERS = ["written", "current", "empty", "failed", "under_covered", "columns_written", "columns_current", "revalidated", "fold_blocks", "fold_cells_read", "fold_peak_cells"]
+COUNTERS = [
+    *("written", "current", "empty", "failed", "under_covered", "columns_written", "columns_current"),
+    *("revalidated", "fold_blocks", "fold_cells_read", "fold_peak_cells"),
+]
 
 
 def numbered(first: int) -> Tally:
