@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.sweeping import START
+
 from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.fleet.transport import Delivery, Envelope, Transport
@@ -18,9 +20,8 @@ from sweep.model.nodes import ancestor_of, decimals_of
 from sweep.plan.tuples import OrderTuple, fixed_tuples
 from sweep.store.open import open_store
 from sweep.testing.waiting import eventually
-from tests.support.sweeping import START
 
-__all__ = ["events_of", "run_waves"]
+__all__ = ["drained", "events_of", "run_waves"]
 
 RUN_ID = "stage-by-hand"
 
