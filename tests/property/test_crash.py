@@ -14,9 +14,9 @@ from tests.support.compare import compare_objects
 from tests.support.small_stores import (
     WIDTH,
     Objects,
-    leaf_columns,
     plain_store,
     rewrite_leaf,
+    two_leaves,
     windowed_store,
 )
 from tests.support.stamps import broken_stamps, swept_artifacts
@@ -43,8 +43,7 @@ def changed_store() -> Objects:
     store = loaded(plain_store())
     sweep(store, tuple_width=WIDTH, run_id="stage-earlier", clock=FakeClock(START.replace(year=2029)))
     objects = {key: data for key, data in objects_in(store).items() if not key.startswith("sweep_stats_")}
-    first, *_, last = leaf_columns(objects)
-    rewrite_leaf(objects, first, last, "2029-06-01T00:00:00+00:00")
+    rewrite_leaf(objects, *two_leaves(objects), "2029-06-01T00:00:00+00:00")
     return objects
 
 
