@@ -125,12 +125,20 @@ class _Removal:
             self.given_up = self.buried = True
             # A sweep with plain writes claims a tombstone at once: look before the delete.
             present = self.store.get_versioned(LEASE_KEY)
-            if present is None or present.etag != outcome.etag:
-                return True
-            if self.clock.monotonic() - buried_s > DELETE_WINDOW_S:
-                return False
-            self.store.delete(LEASE_KEY)
         except StoreUnavailableError:
             # Whatever was done shows when the object is read again.
             return False
+        if present is None or present.etag != outcome.etag:
+            return True
+        if self.clock.monotonic() - buried_s > DELETE_WINDOW_S:
+            return False
+        try:
+            self.store.delete(LEASE_KEY)
+        except StoreUnavailableError:
+            # It may still be under way. A second delete would let the next run in while the
+            # first can yet arrive; the tombstone makes it wait.
+            _log.warning(
+                "the delete of the lease was not confirmed; a tombstone may stay",
+                extra={"event": "lease-tombstone", "run_id": self.run_id},
+            )
         return True
