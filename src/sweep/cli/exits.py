@@ -6,9 +6,9 @@ from enum import IntEnum
 
 from sweep.errors import (
     AccessError,
+    AdmissionError,
     DeclarationError,
     ForeignWriteError,
-    LeaseHeldError,
     LeaseLostError,
     SweepError,
     TransientError,
@@ -32,8 +32,8 @@ class Exit(IntEnum):
 
 _BY_ERROR: tuple[tuple[type[SweepError], Exit], ...] = (
     (DeclarationError, Exit.REFUSED),
-    (LeaseHeldError, Exit.HELD),
     (LeaseLostError, Exit.LOST),
+    (AdmissionError, Exit.HELD),
     (ForeignWriteError, Exit.LOST),
     (AccessError, Exit.UNREACHABLE),
     (TransientError, Exit.UNREACHABLE),

@@ -57,7 +57,9 @@ class _Lines:
     def __call__(self, event: Event, /) -> None:
         if isinstance(event, RunStarted):
             self._console.print(
-                f"run {event.run_id}: {event.n_leaves} leaves, {event.n_tuples} tuples", soft_wrap=True
+                f"run {event.run_id}: {event.n_leaves} leaves, {event.n_tuples} tuples",
+                soft_wrap=True,
+                markup=False,
             )
         elif isinstance(event, TupleStarted):
             self._orders, self._nodes = event.orders, event.n_nodes
@@ -67,6 +69,7 @@ class _Lines:
                 f"{_orders(self._orders)}: {self._nodes} dispatch nodes, {event.written} artifacts written, "
                 f"{event.current} current{failed} ({event.duration_s:.1f} s)",
                 soft_wrap=True,
+                markup=False,
             )
         elif isinstance(event, BarrierProgress) and event.seen + event.given_up == event.expected:
             failed = f", {event.given_up} given up" if event.given_up else ""
@@ -74,6 +77,7 @@ class _Lines:
                 f"{_orders(event.orders)}: {event.seen} of {event.expected} records, {event.retries} retries"
                 f"{failed} ({event.elapsed_s:.1f} s)",
                 soft_wrap=True,
+                markup=False,
             )
 
 

@@ -208,10 +208,9 @@ def test_a_row_in_its_key_order() -> None:
     error = UnitError(node="-211", unit="2019", error="ArtifactError: torn")
     found = row(tally=Tally(failed=1, unit_errors=(error,), problems=("not in the row",)), partition=(2, 16))
     # format 11
-    assert (
-        list(found.to_json())
-        == ["dispatch_order", "orders", "nodes", "window_units", "close_units", "written", "current", "empty", "failed", "under_covered", "columns_written", "columns_current", "revalidated", "fold_blocks", "fold_cells_read", "fold_peak_cells", "duration_s", "unit_errors", "partition"]
-    )
+    head = ["dispatch_order", "orders", "nodes", "window_units", "close_units"]
+    tail = ["duration_s", "unit_errors", "partition"]
+    assert list(found.to_json()) == [*head, *Tally().counters(), *tail]
     assert found.to_json()["unit_errors"] == [
         {"node": "-211", "unit": "2019", "error": "ArtifactError: torn"}
     ]
