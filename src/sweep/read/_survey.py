@@ -188,14 +188,18 @@ def _sample(manifest: Manifest, shards: Words, n_stems: int, limit: int | None) 
     total = len(shards) * n_stems + sum(n_nodes[k] * n_overview_stems for k in orders)
     if limit is None or total <= limit:
         return everything
-    split = next(
+    depth = next(
         (k for k in sorted(n_nodes) if total / n_nodes[k] <= limit / _SUBTREES), manifest.shard_order
     )
-    above = sum(n_nodes[k] * n_overview_stems for k in orders if k < split)
-    nodes = distinct_ancestors_of(shards, split)
+    split, above = 0, 0
+    for k in sorted(order for order in orders if order < depth):
+        if above + n_nodes[k] * n_overview_stems > limit / 2:
+            break
+        split, above = k + 1, above + n_nodes[k] * n_overview_stems
+    nodes = distinct_ancestors_of(shards, depth)
     n_picked = max(1, min(len(nodes), int((limit - above) / (total / len(nodes)))))
     picked = nodes[np.linspace(0, len(nodes) - 1, n_picked).astype(np.int64)]
-    own = ancestors(shards, split)
+    own = ancestors(shards, depth)
     keep = picked[np.minimum(np.searchsorted(picked, own), len(picked) - 1)] == own
     return _Sample(keep=keep, split=split)
 

@@ -6,6 +6,7 @@ Source: format 1.2 (words), 4.3 (DGGS attributes), 5 (arrays).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def level_dataset(
 ) -> xarray.Dataset:
     """A level of a store whose catalogue is read already; see :func:`open_level`."""
     xr = import_extra("xarray", "xarray")
-    import_extra("sweep.read._accessor", "xarray")
+    import_module("sweep.read._accessor")  # registers .sweep; not before, for xarray is an extra
     rung = catalogue.rung(order, cell_order)
     stem = catalogue.stem(window, rung)
     chosen = choose_fields(catalogue, fields)
