@@ -124,21 +124,23 @@ def run_pass(
         Errors that end a run; on an unwindowed store, whatever stopped a unit.
     """
     actuals = Actuals()
+    rows: list[StageRow] = []
     remaining: list[str] = []
-    rows = tuple(
-        _run_tuple(context, each, actuals, plan.partition, should_stop, remaining) for each in plan.tuples
-    )
-    return PassResult(rows=rows, actuals=actuals, remaining=tuple(remaining))
+    for each in plan.tuples:
+        row, seen, left = _run_tuple(context, each, plan.partition, should_stop)
+        rows.append(row)
+        actuals.merge(seen)
+        remaining += left
+    return PassResult(rows=tuple(rows), actuals=actuals, remaining=tuple(remaining))
 
 
 def _run_tuple(
     context: PassContext,
     plan: TuplePlan,
-    actuals: Actuals,
     partition: tuple[int, int] | None,
     should_stop: Callable[[], bool],
-    remaining: list[str],
-) -> StageRow:
+) -> tuple[StageRow, Actuals, list[str]]:
+    """One tuple: its row, what was seen of its levels, and the nodes that were not begun."""
     runtime = context.runtime
     started = runtime.clock.monotonic()
     order_tuple = plan.order_tuple
@@ -152,7 +154,8 @@ def _run_tuple(
             partition=None if partition is None else partition[0],
         )
     )
-    tally = Tally()
+    tally, actuals = Tally(), Actuals()
+    remaining: list[str] = []
     n_nodes = 0
     n_units: Counter[str] = Counter()
     for node in plan.iter_nodes():
@@ -162,8 +165,9 @@ def _run_tuple(
         n_nodes += 1
         for unit in node.units:
             n_units[unit.kind] += 1
-            done = _run_unit(context, node, unit, actuals)
+            done, seen = _run_unit(context, node, unit)
             tally += done
+            actuals.merge(seen)
             runtime.observer(
                 UnitFinished(
                     dispatch_order=order_tuple.dispatch_order,
@@ -174,30 +178,34 @@ def _run_tuple(
                     failed=done.failed,
                 )
             )
-    duration_s = runtime.clock.monotonic() - started
-    runtime.observer(
-        TupleFinished(
-            dispatch_order=order_tuple.dispatch_order,
-            written=tally.written + tally.columns_written,
-            current=tally.current + tally.columns_current,
-            failed=tally.failed,
-            duration_s=duration_s,
-        )
-    )
     row = StageRow(
         order_tuple=order_tuple,
         n_nodes=n_nodes,
         window_units=n_units["window"] + n_units["node"],
         close_units=n_units["close"],
         tally=tally,
-        duration_s=duration_s,
+        duration_s=runtime.clock.monotonic() - started,
         partition=partition,
     )
+    _tell(context, row)
+    return row, actuals, remaining
+
+
+def _tell(context: PassContext, row: StageRow) -> None:
+    tally = row.tally
+    context.runtime.observer(
+        TupleFinished(
+            dispatch_order=row.order_tuple.dispatch_order,
+            written=tally.written + tally.columns_written,
+            current=tally.current + tally.columns_current,
+            failed=tally.failed,
+            duration_s=row.duration_s,
+        )
+    )
     log.info("tuple done", extra={"event": "tuple-done", "run_id": context.run_id, "row": row.to_json()})
-    return row
 
 
-def _run_unit(context: PassContext, node: NodePlan, unit: Unit, actuals: Actuals) -> Tally:
+def _run_unit(context: PassContext, node: NodePlan, unit: Unit) -> tuple[Tally, Actuals]:
     """One unit. A windowed store goes on past a unit that failed; the row names it."""
     fold = CloseFold(context, node) if unit.kind == "close" else UnitFold(context, node, unit)
     failure = Tally()
@@ -218,6 +226,5 @@ def _run_unit(context: PassContext, node: NodePlan, unit: Unit, actuals: Actuals
             unit_errors=(UnitError(node=node.node, unit=unit.label, error=text),),
             problems=(f"node {node.node}, {unit.label}: {error.message}",),
         )
-    if isinstance(fold, UnitFold):
-        actuals.merge(fold.actuals)
-    return fold.tally + failure
+    seen = fold.actuals if isinstance(fold, UnitFold) else Actuals()
+    return fold.tally + failure, seen
