@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 _WATCH_S = 0.1 if HAS_PROC else 1.0
 _START_S = 300.0
 _STARTS = 3
-_STOP_GRACE_S = 10.0
 # Of the machine's memory, what the workers may hold together.
 _SHARE = 0.8
 # A worker that ends an event with more than this much of its limit makes room for a fresh one.
@@ -76,6 +75,8 @@ class ProcessesTransport:
     """
 
     name = "processes"
+    stop_grace_s = 10.0
+    """How long a cancelled worker may take to come to the end of a node before it is killed."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class ProcessesTransport:
         """End the workers.
 
         Without ``cancel``, accepted events are done first. With it, those that wait are
-        dropped, and those that run are ended after the node in hand, or killed 10 s later;
+        dropped, and those that run are ended after the node in hand, or killed ``stop_grace_s`` later;
         ``lost`` names both.
         """
         with self._lock:
@@ -315,7 +316,7 @@ class ProcessesTransport:
             child.stop()
             if not child.is_ready:
                 child.kill("killed", "ended while it was starting")
-        deadline = time.monotonic() + _STOP_GRACE_S
+        deadline = time.monotonic() + self.stop_grace_s
         while self._children:
             for child in self._children if time.monotonic() > deadline else ():
                 child.kill("killed", "cancelled while it ran")

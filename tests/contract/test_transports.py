@@ -1,0 +1,66 @@
+"""Every transport against the shipped contract: real processes, and real boto3 over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+from tests.support.invoke_server import invoke_server
+from tests.support.servers import ACCESS
+from tests.support.sweeping import make_runtime
+
+from sweep.fleet.aws_lambda import LambdaTransport, lambda_client
+from sweep.fleet.inline import InlineTransport
+from sweep.fleet.opening import Opener
+from sweep.fleet.processes import ProcessesTransport
+from sweep.fleet.transport import Transport
+from sweep.stage.batch import Worker
+from sweep.testing.recording import record
+from sweep.testing.transport_contract import TransportContract
+
+
+class TestInline(TransportContract):
+    name = "inline"
+    is_asynchronous = False
+    kills = "raise"
+    crosses_processes = False
+
+    @pytest.fixture
+    def transport(self) -> Transport:
+        worker = Worker(runtime=make_runtime(), open_store=Opener())
+        return InlineTransport(worker, handler=record)
+
+
+class TestProcesses(TransportContract):
+    name = "processes"
+
+    @pytest.fixture
+    def transport(self) -> Iterator[Transport]:
+        transport = ProcessesTransport(1, handler="sweep.testing.recording:recorder")
+        transport.stop_grace_s = 0.1
+        yield transport
+        transport.close(cancel=True)
+
+
+class TestProcessesWhoseHandlerRaises(TestProcesses):
+    kills = "raise"
+
+
+class TestLambda(TransportContract):
+    name = "lambda"
+    knows_pending = False
+    kills: ClassVar[str | None] = None
+    drops = False
+
+    @pytest.fixture
+    def transport(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
+        for name, value in ACCESS.items():
+            monkeypatch.setenv(name, value)
+        with invoke_server() as server:
+            server.work = record
+            client = lambda_client(endpoint_url=server.endpoint)
+            transport = LambdaTransport("sweep-worker", client=client)
+            yield transport
+            transport.close(cancel=True)
+            client.close()
