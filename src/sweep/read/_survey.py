@@ -3,8 +3,8 @@
 An overview is *stale* where the number of leaves or the newest leaf stamp that it records
 differs from what the leaf columns beneath it add up to now. That sees leaves that came, went or
 were rewritten. It does not see an overview whose finer sources were folded again from the same
-leaves, nor a leaf rewritten within the second of its old stamp or with a stamp older than its
-neighbours', nor a lost node envelope; a sweep sees all of these.
+leaves, nor a lost node envelope, which a sweep does see; and a leaf rewritten under its old stamp,
+or under one older than its neighbours', neither of them can tell.
 
 Source: format 3.4 (states); semantics 2.5 (candidates), 7.1 (generation); docs/design/0007-reading.md.
 """
