@@ -127,7 +127,7 @@ def run_pass(
     rows: list[StageRow] = []
     remaining: list[str] = []
     for each in plan.tuples:
-        row, seen, left = _run_tuple(context, each, plan.partition, should_stop)
+        row, seen, left = _run_tuple(context, each, plan.partition, lambda: bool(remaining) or should_stop())
         rows.append(row)
         actuals.merge(seen)
         remaining += left
