@@ -175,6 +175,33 @@ class LeaseMachine(RuleBasedStateMachine):
         if worker is not None:
             self.operate(worker.run_id, lambda _: self.release(worker), trouble, worker)
 
+    @rule(
+        number=st.integers(0, 5),
+        call=st.sampled_from([2, 4]),
+        late_s=st.sampled_from([7.0, 119.0]),
+        run_id=st.sampled_from(RUNS),
+        wait_s=st.sampled_from([0.0, 61.0]),
+    )
+    def hand_over(self, number: int, call: int, late_s: float, run_id: str, wait_s: float) -> None:
+        """A release whose last request arrives when the next run is at work already."""
+        trouble = Trouble(call=call, kind="late", delay_s=late_s, meanwhile=None)
+        self.finish(number, 0.0, trouble)
+        self.start(run_id, wait_s, None)
+        self.clock.advance(late_s)
+        self.deliver()
+
+    @rule(
+        run_id=st.sampled_from(RUNS),
+        further_s=st.sampled_from([0.7, 15.0, 19.5]),
+        other=st.sampled_from(RUNS),
+        wait_s=st.sampled_from([40.0, 45.5, 53.0]),
+    )
+    def overtake(self, run_id: str, further_s: float, other: str, wait_s: float) -> None:
+        """A run gains a worker, falls silent, and another run comes near its expiry."""
+        self.start(run_id, 0.0, None)
+        self.start(run_id, further_s, None)
+        self.start(other, wait_s, None)
+
     @rule(number=st.integers(0, 5))
     def kill(self, number: int) -> None:
         worker = self.pick(number)
