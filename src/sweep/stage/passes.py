@@ -126,8 +126,12 @@ def run_pass(
     actuals = Actuals()
     rows: list[StageRow] = []
     remaining: list[str] = []
+
+    def is_over() -> bool:
+        return bool(remaining) or should_stop()
+
     for each in plan.tuples:
-        row, seen, left = _run_tuple(context, each, plan.partition, lambda: bool(remaining) or should_stop())
+        row, seen, left = _run_tuple(context, each, plan.partition, is_over)
         rows.append(row)
         actuals.merge(seen)
         remaining += left
