@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from tests.support.invoke_server import invoke_server
+from tests.support.invoke_server import InvokeServer, invoke_server
 from tests.support.servers import ACCESS
 from tests.support.sweeping import make_runtime
 
@@ -47,6 +47,16 @@ class TestProcessesWhoseHandlerRaises(TestProcesses):
     kills = "raise"
 
 
+@pytest.fixture(scope="module")
+def invoked() -> Iterator[tuple[InvokeServer, Any]]:
+    with pytest.MonkeyPatch.context() as patch, invoke_server() as server:
+        for name, value in ACCESS.items():
+            patch.setenv(name, value)
+        client = lambda_client(endpoint_url=server.endpoint)
+        yield server, client
+        client.close()
+
+
 class TestLambda(TransportContract):
     name = "lambda"
     knows_pending = False
@@ -54,13 +64,10 @@ class TestLambda(TransportContract):
     drops = False
 
     @pytest.fixture
-    def transport(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
-        for name, value in ACCESS.items():
-            monkeypatch.setenv(name, value)
-        with invoke_server() as server:
-            server.work = record
-            client = lambda_client(endpoint_url=server.endpoint)
-            transport = LambdaTransport("sweep-worker", client=client)
-            yield transport
-            transport.close(cancel=True)
-            client.close()
+    def transport(self, invoked: tuple[InvokeServer, Any]) -> Iterator[Transport]:
+        server, client = invoked
+        server.forget()
+        server.work = record
+        transport = LambdaTransport("sweep-worker", client=client)
+        yield transport
+        transport.close(cancel=True)

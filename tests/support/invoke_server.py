@@ -51,6 +51,7 @@ class InvokeServer:
         self.script: list[Answer] = []
         self.asked: list[Asked] = []
         self.work: Callable[[bytes], object] | None = None
+        self.before_answer: Callable[[], object] = lambda: None
         self.n_threads = 0
         self.peak_threads = 0
         self.ending = threading.Event()
@@ -59,6 +60,13 @@ class InvokeServer:
     @property
     def payloads(self) -> list[bytes]:
         return [each.payload for each in self.asked]
+
+    def forget(self) -> None:
+        """Be as new."""
+        with self._lock:
+            self.script, self.asked, self.work = [], [], None
+            self.before_answer = lambda: None
+            self.peak_threads = self.n_threads
 
     def take(self, asked: Asked) -> Answer:
         """Note a request and say how it is answered."""
@@ -126,6 +134,7 @@ def _serve(request: BaseHTTPRequestHandler, state: InvokeServer) -> None:
         request.send_error(404)
         return
     kind = request.headers.get("X-Amz-Invocation-Type", "RequestResponse")
+    state.before_answer()
     answer = state.take(Asked(function=unquote(found["function"]), kind=kind, payload=payload))
     if answer.deed == "hang":
         state.ending.wait(_HANG_S)

@@ -27,7 +27,6 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     CredentialRetrievalError,
     EndpointConnectionError,
-    HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
@@ -38,9 +37,10 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from urllib3.exceptions import HTTPError
 
 from sweep._version import __version__
-from sweep.errors import AccessError, DeclarationError
+from sweep.errors import AccessError, DeclarationError, SweepError
 from sweep.fleet._handling import refusal
 from sweep.fleet._lambda_answers import Place, Verdict, of_error_answer, of_status, unreachable
 from sweep.fleet.transport import KIB, Delivery, Envelope, Limits, Lost, Submission
@@ -61,6 +61,8 @@ _LONGEST_PAUSE_S = 8.0
 _NAP_S = 1.0
 # Open files that the rest of the process needs.
 _SPARE_FILES = 128
+# botocore lets urllib3's own through where the body of an answer breaks off.
+_FOREIGN = (BotoCoreError, ClientError, HTTPError, ConnectionError, TimeoutError)
 _NO_CREDENTIALS = (
     NoCredentialsError,
     PartialCredentialsError,
@@ -224,11 +226,11 @@ class LambdaTransport:
         return outcomes
 
     def _send_widely(self, envelopes: Sequence[Envelope], call: _Call) -> list[Submission]:
-        futures = [self._pool.submit(self._send, envelope, call) for envelope in envelopes]
+        futures = [self._pool.submit(self._send_or_stop, envelope, call) for envelope in envelopes]
         try:
             return [future.result() for future in futures]
         except BaseException:
-            # Denied, or Ctrl-C: nothing that has not been sent yet is sent.
+            # Ctrl-C, or denied: nothing that has not been sent yet is sent.
             call.stop.set()
             for future in futures:
                 future.cancel()
@@ -255,6 +257,14 @@ class LambdaTransport:
                 return outcome
         return Submission(key=envelope.key, delivery=Delivery.REFUSED, reason="not sent")
 
+    def _send_or_stop(self, envelope: Envelope, call: _Call) -> Submission:
+        try:
+            return self._send(envelope, call)
+        except SweepError:
+            # Before anybody has looked at this outcome, the other threads must not send on.
+            call.stop.set()
+            raise
+
     def _raise_if_never_reached(self, verdict: Verdict) -> None:
         if not self._was_reached:
             raise AccessError(
@@ -270,10 +280,10 @@ class LambdaTransport:
             answer = self._client.invoke(
                 FunctionName=self._place.function, InvocationType="Event", Payload=envelope.payload
             )
-        except (BotoCoreError, ClientError) as error:
+        except _FOREIGN as error:
             return _judge(error, self._place)
         # Read, so that the connection serves the next event; the event has been accepted.
-        with contextlib.suppress(BotoCoreError, OSError):
+        with contextlib.suppress(*_FOREIGN):
             answer["Payload"].read()
         return of_status(answer["StatusCode"])
 
@@ -364,7 +374,7 @@ def ping(function: str, *, client: Any) -> Mapping[str, Any]:
             FunctionName=function, InvocationType="RequestResponse", Payload=b'{"mode": "ping"}'
         )
         text = answer["Payload"].read()
-    except (BotoCoreError, ClientError) as error:
+    except _FOREIGN as error:
         verdict = _judge(error, place)
         raise AccessError(
             f"{function} in {place.region} gives no answer to a ping: {verdict.reason}",
@@ -403,7 +413,7 @@ def _excerpt(text: bytes) -> str:
 # -- judging and checking -------------------------------------------------------------------
 
 
-def _judge(error: BotoCoreError | ClientError, place: Place) -> Verdict:
+def _judge(error: Exception, place: Place) -> Verdict:
     """What an exception of the client says of the event."""
     if isinstance(error, ClientError):
         verdict = of_error_answer(error.response, place)
@@ -430,8 +440,8 @@ def _judge(error: BotoCoreError | ClientError, place: Place) -> Verdict:
         ) from error
     if isinstance(error, _NOTHING_SENT):
         return unreachable(str(error))
-    what = "the connection broke" if isinstance(error, HTTPClientError) else "the answer was unreadable"
-    return Verdict(delivery=Delivery.MAYBE, reason=f"{what} after the event was sent: {error}")
+    reason = f"the event was sent, but the answer did not come through: {error}"
+    return Verdict(delivery=Delivery.MAYBE, reason=reason)
 
 
 def _accepted(outcomes: Iterable[Submission]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -70,7 +70,7 @@ class TransportContract:
         ids=["order of keys", "64-bit words", "odd text", "200 kB"],
     )
     def test_an_event_arrives_as_it_was_sent(
-        self, transport: Transport, notes: Notes, more: dict[str, object]
+        self, transport: Transport, notes: Notes, more: dict[str, Any]
     ) -> None:
         payload = notes.event("one", **more)
         assert transport.submit([Envelope(key="k", payload=payload)]) == [
