@@ -3,10 +3,11 @@
 Source: semantics 14.1-14.3.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from mortie import decimal_to_word
-
 from tests.support.numpy_folds import Digest, merge_digests, merge_packed, pack_lanes
 
 A = [(1, 1), (2, 1), (3, 1), (4, 1)]
@@ -15,7 +16,7 @@ PLACES_A = ["12344", "12343", "12341", "12311"]
 PLACES_B = ["12342", "12344", "12444"]
 
 
-def digest(rows: list[tuple[float, float]], places: list[str]) -> Digest:
+def digest(rows: Sequence[tuple[float, float]], places: list[str]) -> Digest:
     return Digest(rows=np.array(rows, np.float32), locations=np.asarray(decimal_to_word(places), np.uint64))
 
 
