@@ -87,6 +87,7 @@ class ShardIndex:
     spans: NDArray[np.uint64]
 
     def span(self, chunk: int) -> tuple[int, int] | None:
+        """The place of an inner chunk in its shard, in bytes."""
         offset, length = self.spans[chunk]
         if offset == _ABSENT and length == _ABSENT:
             return None

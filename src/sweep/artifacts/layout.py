@@ -50,6 +50,7 @@ class ArrayLayout:
 
     @property
     def is_ragged(self) -> bool:
+        """Whether a cell is a run of bytes instead of one value."""
         return self.dtype is None
 
 

@@ -90,15 +90,18 @@ class Source:
     data: LevelData | None = None
 
     def generation(self) -> Generation:
+        """What the source contributes to the generation of an artifact above it."""
         return generation_of(self.block.get("generation"), self.stamp)
 
     @property
     def granules(self) -> int:
+        """The granules that its stamp counts; 0 where it counts none."""
         count = self.stamp.get("granule_count")
         return count if isinstance(count, int) else 0
 
     @property
     def merges_from_raw(self) -> int:
+        """The depth that an overview records; 1 where it records none."""
         return _whole(self.block.get("merges_from_raw"))
 
     def member_depth(self, cell_order: int) -> int:
@@ -195,6 +198,7 @@ def parse_root(raw: bytes) -> Mapping[str, Any] | str:
 
 
 def root_parts(root: Mapping[str, Any], block_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Stamp and provenance block among root attributes; empty where they are no objects."""
     stamp, block = root.get(STAMP), root.get(block_name)
     return (
         stamp if isinstance(stamp, Mapping) else {},

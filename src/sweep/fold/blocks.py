@@ -41,9 +41,11 @@ class Span:
 
     @property
     def n_cells(self) -> int:
+        """Source cells of the span."""
         return self.stop - self.start
 
     def has(self, name: str) -> bool:
+        """Whether the source has the array."""
         return self.arrays.get(name) is not None
 
 

@@ -41,6 +41,7 @@ class SourceCounts:
         )
 
     def to_json(self) -> dict[str, int]:
+        """The ``source_children`` block."""
         return {"folded": self.folded, "missing": self.missing, "unreadable": self.unreadable}
 
     @classmethod
@@ -59,6 +60,7 @@ class Generation:
     run_ids: frozenset[str] = field(default_factory=frozenset)
 
     def to_json(self) -> dict[str, Any]:
+        """The ``generation`` block; run ids sorted."""
         return {
             "n_leaves": self.n_leaves,
             "max_leaf_timestamp": self.max_leaf_timestamp,
@@ -151,6 +153,7 @@ class Demotion:
     cells: int | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The item of ``demotions``; ``cells`` only where there are some."""
         record: dict[str, Any] = {
             "field": self.field,
             "class": "packed",
@@ -173,9 +176,11 @@ class LevelActuals:
     rows: dict[str, SourceCounts] = field(default_factory=dict)
 
     def total(self) -> SourceCounts:
+        """The counters of all rows together."""
         return sum(self.rows.values(), SourceCounts())
 
     def to_json(self) -> dict[str, Any]:
+        """The level's entry in a run record."""
         return {
             "cells": self.cells,
             "regime": self.regime,

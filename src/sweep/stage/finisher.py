@@ -50,6 +50,7 @@ class Finish:
     multiscales_group: bool | None
 
     def to_json(self) -> dict[str, Any]:
+        """The ``finisher`` block of a run record, in its key order."""
         block: dict[str, Any] = {
             "root_moc": self.root_moc,
             "manifest_updated": self.manifest_updated,

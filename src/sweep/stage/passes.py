@@ -50,6 +50,7 @@ class StageRow:
     partition: tuple[int, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The row as run records and stage records hold it, in its key order."""
         row: dict[str, Any] = {
             "dispatch_order": self.order_tuple.dispatch_order,
             "orders": list(self.order_tuple.orders),

@@ -105,6 +105,7 @@ class SweepSummary:
 
     @property
     def problems(self) -> tuple[str, ...]:
+        """Lines for people: what could not be read or written."""
         return self.tally.problems
 
     def to_json(self) -> dict[str, Any]:

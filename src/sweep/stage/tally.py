@@ -20,6 +20,7 @@ class UnitError:
     error: str
 
     def to_json(self) -> dict[str, str]:
+        """The item of a row's ``unit_errors``."""
         return {"node": self.node, "unit": self.unit, "error": self.error}
 
 
