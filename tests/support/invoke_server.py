@@ -23,7 +23,7 @@ _HANG_S = 60.0
 class Answer:
     """What one request is answered with.
 
-    ``deed`` is ``answer``, ``hang`` (no word until the server ends), ``cut`` (the connection
+    ``deed`` is ``answer``, ``hang`` (no word until the server ends or forgets), ``cut`` (the connection
     is closed after the request was read) or ``half`` (closed in the middle of the answer).
     """
 
@@ -67,6 +67,8 @@ class InvokeServer:
             self.script, self.asked, self.work = [], [], None
             self.before_answer = lambda: None
             self.peak_threads = self.n_threads
+            self.ending.set()
+            self.ending = threading.Event()
 
     def take(self, asked: Asked) -> Answer:
         """Note a request and say how it is answered."""
@@ -107,8 +109,7 @@ def invoke_server() -> Iterator[InvokeServer]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            with state.counted():
-                _serve(self, state)
+            _serve(self, state)
 
         def log_message(self, *_args: Any) -> None:
             """Say nothing."""
@@ -134,7 +135,8 @@ def _serve(request: BaseHTTPRequestHandler, state: InvokeServer) -> None:
         request.send_error(404)
         return
     kind = request.headers.get("X-Amz-Invocation-Type", "RequestResponse")
-    state.before_answer()
+    with state.counted():
+        state.before_answer()
     answer = state.take(Asked(function=unquote(found["function"]), kind=kind, payload=payload))
     if answer.deed == "hang":
         state.ending.wait(_HANG_S)
