@@ -82,7 +82,7 @@ def array_document(spec: ArraySpec, n_cells: int, chunk_cells: int) -> bytes:
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_cells]}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": "" if spec.is_ragged else _fill_json(spec.fill),
-            "codecs": _RAGGED_CODECS if spec.is_ragged else [_BYTES_CODEC],
+            "codecs": _codecs(spec),
             "attributes": dict(spec.attributes),
             "dimension_names": ["cells"],
             "zarr_format": 3,
@@ -90,6 +90,13 @@ def array_document(spec: ArraySpec, n_cells: int, chunk_cells: int) -> bytes:
             "storage_transformers": [],
         }
     )
+
+
+def _codecs(spec: ArraySpec) -> list[Any]:
+    if spec.is_ragged:
+        return _RAGGED_CODECS
+    # One byte has no endianness: zarr leaves the configuration out.
+    return [_BYTES_CODEC] if spec.dtype.itemsize > 1 else [{"name": "bytes"}]
 
 
 def _fill_json(fill: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from tests.reference import ReferenceStore
 from tests.support.made import fields_of
 
@@ -96,6 +97,28 @@ def test_fill_values(dtype: str, fill: Any, text: str) -> None:
     lines = array_document(spec, 4, 4).decode().splitlines()
     assert f'  "fill_value": {text},' in lines
     assert f'  "data_type": "{dtype}",' in lines
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"],
+)
+def test_documents_equal_those_of_zarr_python(tmp_path: Path, dtype: str) -> None:
+    """Every member of every dense dtype; a single byte, for one, has no byte order."""
+    fill = np.dtype(dtype).type(1)
+    zarr.create_array(
+        tmp_path,
+        shape=(16,),
+        chunks=(4,),
+        dtype=dtype,
+        fill_value=fill,
+        compressors=None,
+        filters=None,
+        dimension_names=["cells"],
+    )
+    spec = ArraySpec(name="x", dtype=np.dtype(dtype), fill=fill, attributes={})
+    made = json.loads(array_document(spec, 16, 4))
+    assert made == json.loads((tmp_path / "zarr.json").read_bytes())
 
 
 def test_documents_are_rendered_once() -> None:
