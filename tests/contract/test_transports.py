@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from tests.support.dask_local import dask_cluster
 from tests.support.invoke_server import InvokeServer, invoke_server
 from tests.support.servers import ACCESS
 from tests.support.sweeping import make_runtime
 
 from sweep.fleet.aws_lambda import LambdaTransport, lambda_client
+from sweep.fleet.dask_cluster import DaskTransport
 from sweep.fleet.inline import InlineTransport
 from sweep.fleet.opening import Opener
 from sweep.fleet.processes import ProcessesTransport
@@ -23,7 +25,7 @@ from sweep.testing.transport_contract import TransportContract
 class TestInline(TransportContract):
     name = "inline"
     is_asynchronous = False
-    kills = "raise"
+    kills = ("raise",)
     crosses_processes = False
 
     @pytest.fixture
@@ -43,10 +45,6 @@ class TestProcesses(TransportContract):
         transport.close(cancel=True)
 
 
-class TestProcessesWhoseHandlerRaises(TestProcesses):
-    kills = "raise"
-
-
 @pytest.fixture(scope="module")
 def invoked() -> Iterator[tuple[InvokeServer, Any]]:
     with pytest.MonkeyPatch.context() as patch, invoke_server() as server:
@@ -60,7 +58,7 @@ def invoked() -> Iterator[tuple[InvokeServer, Any]]:
 class TestLambda(TransportContract):
     name = "lambda"
     knows_pending = False
-    kills: ClassVar[str | None] = None
+    kills = ()
     drops = False
 
     @pytest.fixture
@@ -69,5 +67,21 @@ class TestLambda(TransportContract):
         server.forget()
         server.work = record
         transport = LambdaTransport("sweep-worker", client=client)
+        yield transport
+        transport.close(cancel=True)
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    with dask_cluster() as address:
+        yield address
+
+
+class TestDask(TransportContract):
+    name = "dask"
+
+    @pytest.fixture
+    def transport(self, scheduler: str) -> Iterator[Transport]:
+        transport = DaskTransport(scheduler, handler="sweep.testing.recording:recorder")
         yield transport
         transport.close(cancel=True)

@@ -7,6 +7,7 @@ in the class's attributes what it cannot do, and the suite holds it to that word
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,8 +33,8 @@ class TransportContract:
         ``submit`` returns before the work is done; otherwise after it.
     knows_pending : bool
         ``pending`` counts what is queued or running; otherwise it is always 0.
-    kills : str or None
-        What an event says to lose its worker; None where the transport cannot know of it.
+    kills : tuple of str
+        What an event may say to lose its worker; empty where the transport cannot know of it.
     lost_to : str
         The cause that is then reported.
     drops : bool
@@ -45,7 +46,7 @@ class TransportContract:
     name: ClassVar[str]
     is_asynchronous: ClassVar[bool] = True
     knows_pending: ClassVar[bool] = True
-    kills: ClassVar[str | None] = "die"
+    kills: ClassVar[tuple[str, ...]] = ("die", "raise")
     lost_to: ClassVar[str] = "killed"
     drops: ClassVar[bool] = True
     crosses_processes: ClassVar[bool] = True
@@ -154,22 +155,23 @@ class TransportContract:
     def test_a_lost_event_is_named_once_and_the_next_is_served(
         self, transport: Transport, notes: Notes
     ) -> None:
-        if self.kills is None:
+        if not self.kills:
             transport.submit([Envelope(key="k", payload=notes.event("one", "raise"))])
             eventually(lambda: notes.seen("one"))
             assert transport.lost() == []
             return
-        transport.submit([Envelope(key="gone", payload=notes.event("one", self.kills))])
-        (lost,) = eventually(transport.lost)
-        assert isinstance(lost, Lost)
-        assert (lost.key, lost.cause) == ("gone", self.lost_to)
-        assert lost.detail
-        assert transport.lost() == []
-        assert transport.pending() == 0
-        transport.submit([Envelope(key="next", payload=notes.event("two"))])
-        eventually(lambda: notes.is_done("two"))
-        eventually(lambda: transport.pending() == 0)
-        assert transport.lost() == []
+        for way in self.kills:
+            transport.submit([Envelope(key=f"gone-{way}", payload=notes.event(f"lost-{way}", way))])
+            (lost,) = eventually(transport.lost)
+            assert isinstance(lost, Lost)
+            assert (lost.key, lost.cause) == (f"gone-{way}", self.lost_to)
+            assert lost.detail
+            assert transport.lost() == []
+            assert transport.pending() == 0
+            transport.submit([Envelope(key="next", payload=notes.event(f"after-{way}"))])
+            eventually(partial(notes.is_done, f"after-{way}"))
+            eventually(lambda: transport.pending() == 0)
+            assert transport.lost() == []
 
     def test_closing_lets_what_was_accepted_end(self, transport: Transport, notes: Notes) -> None:
         names = ("one", "two", "three")
