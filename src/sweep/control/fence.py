@@ -92,5 +92,9 @@ class FencedStore:
         self._lease.check()
         return self._store.touch(key)
 
+    def reap(self, prefix: str = "") -> int:
+        self._lease.check()
+        return self._store.reap(prefix)
+
     def sibling(self, suffix: str) -> ObjectStore:
         return self._store.sibling(suffix)

@@ -251,6 +251,8 @@ class _Run:
         fenced = FencedStore(self._store, self._lease)
         context = pass_context(fenced, self._job.manifest, run_id=self._job.run_id, runtime=self._runtime)
         try:
+            if self._lease.readmitted or self._lease.claimed_from is not None:
+                fenced.reap()  # the run before this one died
             for plan in self._plans(context):
                 result = run_pass(context, plan)
                 self._rows += result.rows

@@ -339,12 +339,12 @@ class UnitFold:
                 slot_cells=_cells(cell_order, self._tuple.child_order),
                 n_out=_cells(cell_order, self._tuple.dispatch_order),
             )
+            if folded.counts.folded == 0 and not folds:
+                return  # the finest member decides, and its blocks do not count
             depth = max((source.member_depth(cell_order) for source in sources), default=1)
             folds.append((folded, Member(cell_order=cell_order, merges_from_raw=depth, data=folded.data)))
         finest = folds[0][0]
         self.tally += sum((folded.tally for folded, _ in folds), Tally())
-        if finest.counts.folded == 0:
-            return
         origin = origin_of(self._context, self._plan.node, self._stem, sources, finest)
         self._context.writer.column(origin, [member for _, member in folds])
         self.tally += Tally(columns_written=1)

@@ -213,6 +213,13 @@ class ObjectStore(Protocol):
         """Renew the modification time and leave the bytes; False where there is no object."""
         ...
 
+    def reap(self, prefix: str = "") -> int:
+        """Remove what dead writers left below ``prefix`` beside objects, and say how many.
+
+        Such leavings are visible to no other call. 0 where a store has none by nature.
+        """
+        ...
+
     def sibling(self, suffix: str) -> ObjectStore:
         """The store whose root is this root with ``suffix`` appended, such as ``.status``.
 

@@ -9,7 +9,6 @@ from functools import cache
 from itertools import islice
 
 from sweep.store.base import ObjectStore
-from sweep.store.local import LocalStore
 
 __all__ = ["clear_prefix", "delete_all", "fetch", "map_calls", "put_all"]
 
@@ -74,8 +73,7 @@ def clear_prefix(store: ObjectStore, prefix: str, *, first: str | None = None) -
         count = 1 + delete_all(store, keys)
     else:
         count = delete_all(store, keys)
-    if isinstance(store, LocalStore):
-        store.reap(prefix)
+    store.reap(prefix)
     return count
 
 

@@ -217,6 +217,10 @@ class RemoteStore:
             # Somebody wrote or removed it meanwhile: a new write is as good as a touch, if it is there.
         return self._size(key) is not None
 
+    def reap(self, prefix: str = "") -> int:
+        """0: a put is whole or nothing here, and a dead writer leaves nothing."""
+        return 0
+
     def sibling(self, suffix: str) -> RemoteStore:
         prefix = self._base.removesuffix("/")
         client, address = self._client, self._address

@@ -105,6 +105,9 @@ class CountingStore:
     def touch(self, key: str) -> bool:
         return self.call("touch", key, lambda: self.inner.touch(key))
 
+    def reap(self, prefix: str = "") -> int:
+        return self.inner.reap(prefix)
+
     def sibling(self, suffix: str) -> ObjectStore:
         return self.inner.sibling(suffix)
 
