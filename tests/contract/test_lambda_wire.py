@@ -326,6 +326,17 @@ def test_a_function_of_another_region_is_refused(client: Any) -> None:
         LambdaTransport(FUNCTION.replace("us-east-1", "eu-west-1"), client=client)
 
 
+def test_a_function_given_by_arn_is_asked_in_its_own_region(
+    server: InvokeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.endpoint)
+    function = FUNCTION.replace("us-east-1", "eu-west-1")
+    transport = LambdaTransport(function, region="us-west-2")
+    assert submit_one(transport).delivery is Delivery.ACCEPTED
+    transport.close()
+    assert server.asked[0].function == function
+
+
 def test_without_a_region_no_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

@@ -16,7 +16,7 @@ from typing import Any
 from sweep.errors import AccessError
 from sweep.fleet.transport import Delivery
 
-__all__ = ["Place", "Verdict", "of_error_answer", "of_status", "unreachable"]
+__all__ = ["Place", "Verdict", "of_error_answer", "of_status", "region_in", "unreachable"]
 
 _ACCEPTED = 202
 # It did nothing, and may do it later: throttles, and a function that is being made or changed.
@@ -54,10 +54,11 @@ class Place:
     function: str
     region: str
 
-    def named_region(self) -> str | None:
-        """The region in the function's ARN; None where it is given by name."""
-        found = _ARN.match(self.function)
-        return found["region"] if found else None
+
+def region_in(function: str) -> str | None:
+    """The region in a function's ARN; None where it is given by name."""
+    found = _ARN.match(function)
+    return found["region"] if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from urllib3.exceptions import HTTPError
 from sweep._version import __version__
 from sweep.errors import AccessError, DeclarationError, SweepError
 from sweep.fleet._handling import refusal
-from sweep.fleet._lambda_answers import Place, Verdict, of_error_answer, of_status, unreachable
+from sweep.fleet._lambda_answers import Place, Verdict, of_error_answer, of_status, region_in, unreachable
 from sweep.fleet.transport import KIB, Delivery, Envelope, Limits, Lost, Submission
 from sweep.model.clock import Clock
 from sweep.system import SystemClock
@@ -126,8 +126,11 @@ class LambdaTransport:
     ----------
     function : str
         Name, name with alias or version, or ARN.
-    client : boto3 Lambda client
-        As :func:`lambda_client` makes it; one that retries by itself is refused.
+    client : boto3 Lambda client, optional
+        As :func:`lambda_client` makes it; one that retries by itself is refused. Made here,
+        and closed at the end, where None.
+    region : str, optional
+        For the client that is made here. A function given by ARN is asked in its own.
     payload_bytes : int
         The largest event; Lambda takes up to 1 MiB of an asynchronous one.
     in_flight : int
@@ -157,17 +160,22 @@ class LambdaTransport:
         self,
         function: str,
         *,
-        client: Any,
+        client: Any = None,
+        region: str | None = None,
         payload_bytes: int = 250 * KIB,
         in_flight: int = IN_FLIGHT,
         budget_s: float = 30.0,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        _check(client, payload_bytes, in_flight)
+        _check(payload_bytes, in_flight)
+        self.limits = Limits(payload_bytes=payload_bytes, in_flight=_affordable(in_flight))
+        self._owns_client = client is None
+        if client is None:
+            client = lambda_client(region=region_in(function) or region, in_flight=self.limits.in_flight)
+        _check_client(client)
         self._place = Place(function=function, region=client.meta.region_name)
         _check_region(self._place)
-        self.limits = Limits(payload_bytes=payload_bytes, in_flight=_affordable(in_flight))
         self._client = client
         self._budget_s = budget_s
         self._pace = _Pace(clock or SystemClock(), jitter)
@@ -209,6 +217,8 @@ class LambdaTransport:
         """Send nothing more. What Lambda has accepted runs on."""
         self._is_closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._owns_client:
+            self._client.close()
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -467,24 +477,28 @@ def _affordable(in_flight: int) -> int:
     return min(in_flight, affordable)
 
 
-def _check(client: Any, payload_bytes: int, in_flight: int) -> None:
+def _check(payload_bytes: int, in_flight: int) -> None:
     problems = []
     if type(payload_bytes) is not int or not 0 < payload_bytes <= _MOST_BYTES:
         problems.append(f"payload_bytes is {payload_bytes!r}, expected 1 to {_MOST_BYTES:,}")
     if type(in_flight) is not int or in_flight < 1:
         problems.append(f"in_flight is {in_flight!r}, expected a whole number above 0")
-    retries = client.meta.config.retries or {}
-    if retries.get("total_max_attempts") != 1:
-        problems.append(
-            "the client sends a request again by itself, so that one event could become several: "
-            "make it with sweep.fleet.aws_lambda.lambda_client"
-        )
     if problems:
         raise DeclarationError.of("lambda transport", problems, kind="transport-limits")
 
 
+def _check_client(client: Any) -> None:
+    retries = client.meta.config.retries or {}
+    if retries.get("total_max_attempts") != 1:
+        raise DeclarationError(
+            "lambda transport: the client sends a request again by itself, so that one event could become "
+            "several: make it with sweep.fleet.aws_lambda.lambda_client",
+            kind="lambda-client",
+        )
+
+
 def _check_region(place: Place) -> None:
-    named = place.named_region()
+    named = region_in(place.function)
     if named is not None and named != place.region:
         raise AccessError(
             f"{place.function} is in {named}, but the client is for {place.region}: use one for {named}",

@@ -152,6 +152,10 @@ class ProcessesTransport:
         with self._lock:
             return len(self._queue) + self._n_running
 
+    def pids(self) -> list[int]:
+        """The worker processes that there are now."""
+        return [child.pid for child in list(self._children)]
+
     def close(self, *, cancel: bool = False) -> None:
         """End the workers.
 

@@ -43,9 +43,9 @@ def record(payload: bytes) -> None:
     """Note the event, then do what it says."""
     event = json.loads(payload)
     folder = Path(event["folder"])
-    note = folder / f"{event['id']}.{uuid.uuid4().hex}"
-    note.with_suffix(".tmp").write_bytes(payload)
-    note.with_suffix(".tmp").replace(f"{note}.seen")
+    note = f"{event['id']}.{os.getpid()}.{uuid.uuid4().hex}"
+    (folder / f"{note}.tmp").write_bytes(payload)
+    (folder / f"{note}.tmp").replace(folder / f"{note}.seen")
     match event.get("do"):
         case "hold":
             _wait_for(folder / f"{event['id']}.release")
@@ -91,6 +91,10 @@ class Notes:
     def seen(self, name: str) -> list[bytes]:
         """The payloads that arrived under ``name``."""
         return [path.read_bytes() for path in self.folder.glob(f"{name}.*.seen")]
+
+    def pids(self, name: str) -> list[int]:
+        """The processes that the event reached."""
+        return [int(path.name.split(".")[1]) for path in self.folder.glob(f"{name}.*.seen")]
 
     def is_done(self, name: str) -> bool:
         """Whether an event was handled to its end."""
