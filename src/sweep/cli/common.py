@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ __all__ = [
     "Verbose",
     "exits",
     "progress_console",
+    "resume_command",
     "say",
     "say_error",
     "store_options",
@@ -40,6 +42,8 @@ Verbose = Annotated[
 ]
 
 _err = Console(stderr=True, highlight=False)
+# How a command speaks is for the next one to choose; scope and run id are always said.
+_SAID_OTHERWISE = frozenset({"scope", "run_id", "as_json", "quiet", "verbose"})
 
 
 @contextmanager
@@ -79,6 +83,20 @@ def say_error(text: str) -> None:
 def store_options(region: str | None, endpoint: str | None, anonymous: bool) -> StoreOptions:
     """How to reach the store, from the common options."""
     return StoreOptions(region=region, endpoint=endpoint, anonymous=anonymous)
+
+
+def resume_command(context: typer.Context, run_id: str) -> str:
+    """The command line that goes on under ``run_id``: every option that says what to do, and where."""
+    given = context.params
+    words = ["sweep", str(context.info_name), given["store"], "--scope", given["scope"] or "all"]
+    for option in context.command.params:
+        value = given.get(str(option.name))
+        if option.param_type_name == "option" and option.name not in _SAID_OTHERWISE:
+            if value is True:
+                words.append(option.opts[0])
+            elif value is not False and value != option.default:
+                words += [option.opts[0], str(value)]
+    return shlex.join([*words, "--run-id", run_id])
 
 
 def progress_console() -> Console:

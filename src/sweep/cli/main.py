@@ -7,7 +7,6 @@ errors into messages and exit codes.
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from sweep.cli.common import (
     Verbose,
     exits,
     progress_console,
+    resume_command,
     say,
     store_options,
 )
@@ -85,6 +85,7 @@ def _root(
 
 @app.command()
 def local(
+    context: typer.Context,
     store: Store,
     scope: Annotated[
         str | None,
@@ -131,8 +132,8 @@ def local(
 
     configure_logging(verbose)
     runtime = system_runtime(ignore)
-    run_id = run_id or new_run_id(runtime)
-    with exits(_resume_hint(store, scope, run_id)):
+    run_id = new_run_id(runtime) if run_id is None else run_id
+    with exits(_resume_hint(context, run_id)):
         if scope is None:
             raise DeclarationError(
                 "'sweep local' needs --scope: 'all' for the whole store, or the decimals of nodes to sweep "
@@ -160,8 +161,8 @@ def local(
         raise typer.Exit(Exit.FAILED_UNITS)
 
 
-def _resume_hint(store: str, scope: str | None, run_id: str) -> str:
-    command = shlex.join(["sweep", "local", store, "--scope", scope or "all", "--run-id", run_id])
+def _resume_hint(context: typer.Context, run_id: str) -> str:
+    command = resume_command(context, run_id)
     return f"nothing is half-written under a stamp; to go on under the same run: {command}"
 
 

@@ -222,6 +222,10 @@ def _check_options(options: SweepOptions) -> None:
         raise DeclarationError(
             f"touch policy {options.touch_policy!r} is not one of {', '.join(TOUCH_POLICIES)}", kind="touch"
         )
+    if options.run_id is not None and not options.run_id.strip():
+        raise DeclarationError(
+            f"the run id is {options.run_id!r}: leave it out for a fresh one", kind="run-id"
+        )
     ttl_s = options.lease_ttl_s
     if type(ttl_s) is not int or ttl_s < 1:
         raise DeclarationError(f"lease ttl {ttl_s!r}: expected whole seconds, at least 1", kind="ttl")
