@@ -17,6 +17,7 @@ __all__ = [
     "CapacityError",
     "ColumnMovedError",
     "DeclarationError",
+    "FleetUnreachableError",
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
@@ -139,6 +140,12 @@ class AccessError(SweepError):
     """
 
     default_kind = "access"
+
+
+class FleetUnreachableError(AccessError):
+    """No event can reach a worker: no such function, no permission to invoke it, no workers."""
+
+    default_kind = "fleet-unreachable"
 
 
 class CapacityError(SweepError):

@@ -15,6 +15,7 @@ from sweep.errors import (
     CapacityError,
     ColumnMovedError,
     DeclarationError,
+    FleetUnreachableError,
     ForeignWriteError,
     LeaseHeldError,
     LeaseLostError,
@@ -47,6 +48,7 @@ def test_the_tree_is_what_the_module_lists() -> None:
         (TransportThrottledError, TransientError),
         (ColumnMovedError, ArtifactError),
         (DeclarationError, ValueError),
+        (FleetUnreachableError, AccessError),
     ],
 )
 def test_branches(cls: type[SweepError], caught_as: type[Exception]) -> None:

@@ -8,6 +8,7 @@ from sweep.errors import (
     AccessError,
     AdmissionError,
     DeclarationError,
+    FleetUnreachableError,
     ForeignWriteError,
     LeaseLostError,
     SweepError,
@@ -24,6 +25,7 @@ class Exit(IntEnum):
     FAILED_UNITS = 1
     REFUSED = 2
     HELD = 3
+    NO_FLEET = 4
     LOST = 5
     UNREACHABLE = 6
     BUG = 70
@@ -35,6 +37,7 @@ _BY_ERROR: tuple[tuple[type[SweepError], Exit], ...] = (
     (LeaseLostError, Exit.LOST),
     (AdmissionError, Exit.HELD),
     (ForeignWriteError, Exit.LOST),
+    (FleetUnreachableError, Exit.NO_FLEET),
     (AccessError, Exit.UNREACHABLE),
     (TransientError, Exit.UNREACHABLE),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,23 +27,32 @@ from sweep.errors import (
 )
 from sweep.model.invocation import FAILURE_SPEC, STAGE_RECORD_SPEC
 from sweep.model.json_text import root_json
+from sweep.model.nodes import is_decimal
 from sweep.store.base import ObjectStore, Refused
 
 __all__ = [
+    "FINISHER",
     "Failure",
     "Reaction",
+    "counted",
     "describe",
     "is_better",
+    "json_object",
+    "nodes_of",
     "parse_failure",
     "parse_stage_record",
     "put_stage_record",
     "reaction_to",
+    "rows_of",
 ]
 
 log = logging.getLogger(__name__)
 
 type Reaction = Literal["retry", "split", "refused", "held", "stop"]
 """What a dispatcher does about a failure: fire again, fire smaller, give this batch up, or end the run."""
+
+FINISHER = "finisher"
+"""The unit that a failure of the finisher names."""
 
 _SWAPS = 8
 
@@ -108,7 +117,7 @@ class Failure:
 
 def parse_failure(raw: bytes) -> Failure | None:
     """The failure that an object holds, or None where it holds none."""
-    document = _object(raw)
+    document = json_object(raw)
     if document.get("spec") != FAILURE_SPEC:
         return None
     reaction = document.get("reaction")
@@ -130,13 +139,13 @@ def parse_failure(raw: bytes) -> Failure | None:
             request_id=document.get("request_id"),
             at=str(document.get("at")),
         )
-    except (KeyError, TypeError, ValueError):
-        return None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None  # another program's, or a cut one
 
 
 def parse_stage_record(raw: bytes, run_id: str) -> Mapping[str, Any] | None:
     """A stage record of this run, or None for anything else."""
-    document = _object(raw)
+    document = json_object(raw)
     if (
         document.get("spec") != STAGE_RECORD_SPEC
         or document.get("role") != "stage"
@@ -146,7 +155,8 @@ def parse_stage_record(raw: bytes, run_id: str) -> Mapping[str, Any] | None:
     return document
 
 
-def _object(raw: bytes) -> Mapping[str, Any]:
+def json_object(raw: bytes) -> Mapping[str, Any]:
+    """The JSON object that ``raw`` spells; an empty one where it spells none."""
     try:
         document = json.loads(raw)
     except ValueError:
@@ -160,7 +170,7 @@ def put_stage_record(status: ObjectStore, name: str, record: Mapping[str, Any]) 
     Returns
     -------
     bool
-        Whether this one was written.
+        Whether this one stands there now.
 
     Raises
     ------
@@ -170,16 +180,26 @@ def put_stage_record(status: ObjectStore, name: str, record: Mapping[str, Any]) 
     data = root_json(record)
     for _ in range(_SWAPS):
         found = status.get_versioned(name)
-        if found is None:
-            outcome = status.put_if_absent(name, data)
-        elif not is_better(record, _object(found.data)):
+        if found is not None and found.data == data:
+            return True
+        if found is not None and not is_better(record, json_object(found.data)):
             log.info("stage record kept", extra={"event": "record-kept", "key": name})
             return False
-        else:
-            outcome = status.put_if_match(name, data, found.etag)
-        if not isinstance(outcome, Refused):
+        if _swap(status, name, data, None if found is None else found.etag):
             return True
     raise StoreUnavailableError(f"{name} was rewritten by others {_SWAPS} times in a row", key=name)
+
+
+def _swap(status: ObjectStore, name: str, data: bytes, etag: str | None) -> bool:
+    """Whether the write is known to have taken place; what stands is read again where not."""
+    try:
+        if etag is None:
+            return not isinstance(status.put_if_absent(name, data), Refused)
+        return not isinstance(status.put_if_match(name, data, etag), Refused)
+    except StoreUnavailableError as error:
+        if error.kind != "answer-lost":
+            raise
+        return False
 
 
 def is_better(ours: Mapping[str, Any], standing: Mapping[str, Any]) -> bool:
@@ -191,23 +211,35 @@ def is_better(ours: Mapping[str, Any], standing: Mapping[str, Any]) -> bool:
     """
     if any(standing.get(key) != ours.get(key) for key in ("spec", "run_id", "unit", "window", "dispatch")):
         return True
-    started = str(standing.get("run_started")), str(ours.get("run_started"))
-    if started[0] != started[1]:
-        return started[0] < started[1]
-    if set(_nodes(standing)) != set(_nodes(ours)):
-        return len(_nodes(ours)) > len(_nodes(standing))
+    theirs, own = str(standing.get("run_started")), str(ours.get("run_started"))
+    if theirs != own:
+        return theirs < own
+    if set(nodes_of(standing)) != set(nodes_of(ours)):
+        return len(nodes_of(ours)) > len(nodes_of(standing))
     return _failed(ours) < _failed(standing)
 
 
-def _nodes(record: Mapping[str, Any]) -> Sequence[str]:
+def nodes_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The nodes that a stage record vouches for; none where it does not name them all."""
     nodes = record.get("nodes")
-    return nodes if isinstance(nodes, list) else []
+    is_sound = isinstance(nodes, list) and all(is_decimal(node) for node in nodes)
+    return tuple(nodes) if isinstance(nodes, list) and is_sound else ()
+
+
+def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The stage rows of a record; what is no row is passed over."""
+    rows = record.get("stages")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
+def counted(row: Mapping[str, Any], key: str) -> int:
+    """A counter of a stage row, 0 where it says none."""
+    value = row.get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _failed(record: Mapping[str, Any]) -> int:
-    rows = record.get("stages")
-    rows = rows if isinstance(rows, list) else []
-    return sum(int(row.get("failed") or 0) + int(row.get("under_covered") or 0) for row in rows)
+    return sum(counted(row, "failed") + counted(row, "under_covered") for row in rows_of(record))
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:

@@ -20,15 +20,18 @@ from sweep.errors import (
 )
 from sweep.fleet.board import Board, Task
 from sweep.fleet.poller import FAULTS_IN_A_ROW, Poller
-from sweep.fleet.transport import Delivery, Envelope, Submission, Transport
+from sweep.fleet.transport import Delivery, Envelope, Submission, Transport, no_fleet
 from sweep.model.clock import Clock
 
-__all__ = ["Barrier", "Budget", "Verdict", "run_error"]
+__all__ = ["Barrier", "Budget", "Verdict", "pause_s", "run_error"]
 
 log = logging.getLogger(__name__)
 
 _SLICE = 256
 _FASTEST_POLL_S = 0.05
+_TOO_BIG = ("memory", "time")
+_DOUBT_S = 1.0
+"""Before an event that may have been taken is sent again; doubled at each attempt."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +97,9 @@ class Barrier:
         Raises
         ------
         LeaseHeldError, LeaseLostError, ForeignWriteError, AccessError
-            A worker's failure, or the transport, ends the run.
+            A worker's failure ends the run.
+        FleetUnreachableError
+            As :meth:`submit`.
         """
         started = self.clock.monotonic()
         deadline = started + min(self.timeout_s, self.budget.left_s)
@@ -138,16 +143,32 @@ class Barrier:
             for start in range(0, len(ready), _SLICE):
                 part = ready[start : start + _SLICE]
                 envelopes = [Envelope(key=task.key, payload=self.payload(task)) for task in part]
-                for task, outcome in zip(part, self.transport.submit(envelopes), strict=True):
+                for task, outcome in zip(part, self.submit(envelopes), strict=True):
                     self._settle(board, task, outcome)
+
+    def submit(self, envelopes: Sequence[Envelope]) -> list[Submission]:
+        """Hand events to the transport.
+
+        Raises
+        ------
+        FleetUnreachableError
+            No event can reach a worker.
+        """
+        try:
+            return self.transport.submit(envelopes)
+        except AccessError as error:
+            raise no_fleet(error) from error
 
     def _settle(self, board: Board, task: Task, outcome: Submission) -> None:
         now = self.clock.monotonic()
         if outcome.delivery is Delivery.ACCEPTED:
             task.status = "fired"
             task.due_at = self.due_at(now)
-        elif outcome.delivery is Delivery.MAYBE or outcome.retry_after_s is not None:
-            board.try_again(task, now, outcome.reason, wait_s=outcome.retry_after_s or 0.0)
+        elif outcome.delivery is Delivery.MAYBE:
+            wait_s = outcome.retry_after_s or _DOUBT_S * 2 ** (task.attempt - 1)
+            board.doubt(task, now, outcome.reason, due_at=self.due_at(now), wait_s=wait_s)
+        elif outcome.retry_after_s is not None:
+            board.put_off(task, now, f"not accepted: {outcome.reason}", wait_s=pause_s(outcome))
         else:
             task.status = "given-up"
             task.error = f"not accepted: {outcome.reason}"
@@ -163,14 +184,14 @@ class Barrier:
 
     def _look(self, boards: Sequence[Board]) -> bool:
         """One poll; False where the status prefix could not be read this time."""
-        now = self.clock.monotonic()
         try:
-            records = self.poller.records(_after(boards))
+            records = self.poller.records(_first_missing(boards))
+            for board in boards:
+                board.see_records(records)
             failures = self.poller.failures()
         except StoreUnavailableError:
             return False
-        for board in boards:
-            board.see_records(records)
+        now = self.clock.monotonic()
         for failure in failures:
             error = run_error(failure)
             if error is not None:
@@ -181,17 +202,19 @@ class Barrier:
             for board in boards:
                 task = board.find(lost.key)
                 if task is not None and task.is_open:
-                    board.try_again(task, now, f"{lost.cause}: {lost.detail}")
+                    why = f"{lost.cause}: {lost.detail}"
+                    board.lose(task, now, why, is_too_big=lost.cause in _TOO_BIG)
         for board in boards:
             board.expire(now)
         return True
 
 
-def _after(boards: Sequence[Board]) -> str:
-    """The last name, in key order, up to which every expected record has been seen."""
-    after = ""
-    for task in sorted((task for board in boards for task in board.tasks), key=lambda task: task.record):
-        if task.status != "done":
-            break
-        after = task.record
-    return after
+def pause_s(outcome: Submission) -> float:
+    """Seconds before an event that was not taken is sent again; never none, or time would stand still."""
+    return max(outcome.retry_after_s or 0.0, _FASTEST_POLL_S)
+
+
+def _first_missing(boards: Sequence[Board]) -> str | None:
+    """The first name, in key order, of a record that is still expected."""
+    missing = [name for board in boards if (name := board.first_missing()) is not None]
+    return min(missing, default=None)

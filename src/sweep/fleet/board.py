@@ -8,15 +8,14 @@ Source: semantics 12.5-12.6, and the second chances beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from sweep.control.records import Failure
 from sweep.model.invocation import failure_name, record_name
-from sweep.model.nodes import words_of
 from sweep.plan.packing import Batch
 
 __all__ = ["Board", "Task"]
@@ -24,12 +23,13 @@ __all__ = ["Board", "Task"]
 type Status = Literal["queued", "fired", "done", "given-up"]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Task:
     """One batch and its tries.
 
     ``number`` is the batch number of its record; ``due_at`` the monotonic moment at which an
-    attempt without a word counts as lost; ``not_before`` the earliest next try.
+    attempt without a word counts as lost; ``not_before`` the earliest next try; ``heard`` the
+    last attempt whose failure was taken note of.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Task:
     due_at: float | None = None
     not_before: float = 0.0
     error: str = ""
-    heard: set[str] = field(default_factory=set)
+    heard: int = 0
 
     @property
     def dispatch(self) -> int:
@@ -84,11 +84,10 @@ class Board:
         self._attempts = attempts
         self.tasks = [Task(number=first_number + place, batch=batch) for place, batch in enumerate(batches)]
         self._by_record = {task.record: task for task in self.tasks}
+        self._in_key_order = sorted(self._by_record)
+        self._n_passed = 0
         self.retries = 0
-
-    @property
-    def next_number(self) -> int:
-        return max((task.number + 1 for task in self.tasks), default=0)
+        self.next_number = first_number + len(self.tasks)
 
     def open_tasks(self) -> Iterator[Task]:
         return (task for task in self.tasks if task.is_open)
@@ -107,6 +106,16 @@ class Board:
         """The task whose present attempt an envelope's name means."""
         return next((task for task in self.tasks if task.key == key), None)
 
+    def first_missing(self) -> str | None:
+        """The first record name, in key order, of a batch that is not done.
+
+        Key order is that of text: the record of batch 10,000 comes before that of 1,001.
+        """
+        names = self._in_key_order
+        while self._n_passed < len(names) and self._by_record[names[self._n_passed]].status == "done":
+            self._n_passed += 1
+        return names[self._n_passed] if self._n_passed < len(names) else None
+
     def see_records(self, names: Iterable[str]) -> None:
         """Records that stand: their batches are done, whatever else was heard of them."""
         for name in names:
@@ -117,40 +126,65 @@ class Board:
     def hear(self, failure: Failure, now: float) -> None:
         """A worker's word on an attempt that failed."""
         task = self._by_record.get(record_name(failure.dispatch, failure.batch))
-        if task is None or not task.is_meant(failure) or not self._is_news(task, failure):
+        if task is None or not task.is_open or not task.is_meant(failure) or task.heard >= task.attempt:
             return
+        task.heard = task.attempt
         task.error = f"{failure.error_class}: {failure.error}"
-        left = set(failure.remaining)
         if failure.reaction == "refused":
             task.status = "given-up"
-        elif failure.reaction == "split" and task.batch.n_nodes > 1:
-            self._split(task, left, now)
-        elif task.is_open:
+        elif failure.reaction == "split":
+            self.shrink(task, now, left=failure.remaining)
+        else:
             self.try_again(task, now, task.error)
 
-    def _is_news(self, task: Task, failure: Failure) -> bool:
-        if task.failure in task.heard or task.status == "given-up":
-            return False
-        task.heard.add(task.failure)
-        # A batch whose record stands is done, unless its worker says what it left.
-        return task.status != "done" or (failure.reaction == "split" and bool(failure.remaining))
+    def lose(self, task: Task, now: float, why: str, *, is_too_big: bool) -> None:
+        """A worker that is known to be dead; smaller next time, where size was what killed it."""
+        task.error = why
+        if is_too_big:
+            self.shrink(task, now, left=task.batch.nodes())
+        else:
+            self.try_again(task, now, why)
 
-    def _split(self, task: Task, left: set[str], now: float) -> None:
-        """Fire what is left in smaller batches under new numbers; the record holds the rest."""
-        done = task.batch.n_nodes - len(left)
-        if task.attempt >= self._attempts:
-            task.status = "given-up"
+    def shrink(self, task: Task, now: float, *, left: Collection[str]) -> None:
+        """Fire the nodes that are left in smaller batches, under new numbers.
+
+        What an attempt did of its batch stands in a record of another name (see
+        :func:`~sweep.model.invocation.partial_name`), so the batch counts as done in part.
+        """
+        if task.batch.n_nodes == 1:
+            self.try_again(task, now, task.error)
             return
-        task.status = "done" if done else "given-up"
-        for piece in _pieces(task.batch, left):
-            fresh = Task(number=self.next_number, batch=piece, attempt=task.attempt + 1, not_before=now)
-            fresh.error = task.error
-            self.tasks.append(fresh)
-            self._by_record[fresh.record] = fresh
-            self.retries += 1
-        if not done:
-            self.tasks.remove(task)
-            del self._by_record[task.record]
+        # A word that names none of its nodes says nothing of what is done.
+        pieces = _pieces(task.batch, left) or task.batch.halves()
+        n_left = sum(piece.n_nodes for piece in pieces)
+        is_last = task.attempt >= self._attempts
+        for piece in pieces:
+            self._add(
+                Task(
+                    number=self.next_number,
+                    batch=piece,
+                    attempt=task.attempt if is_last else task.attempt + 1,
+                    status="given-up" if is_last else "queued",
+                    not_before=now,
+                    error=task.error,
+                )
+            )
+            self.retries += not is_last
+        if n_left < task.batch.n_nodes:
+            task.status = "done"
+        else:
+            self._remove(task)
+
+    def _add(self, task: Task) -> None:
+        self.tasks.append(task)
+        self.next_number += 1
+        self._by_record[task.record] = task
+        self._in_key_order, self._n_passed = sorted(self._by_record), 0
+
+    def _remove(self, task: Task) -> None:
+        self.tasks.remove(task)
+        del self._by_record[task.record]
+        self._in_key_order, self._n_passed = sorted(self._by_record), 0
 
     def try_again(self, task: Task, now: float, why: str, *, wait_s: float = 0.0) -> None:
         """Fire a batch once more, unless it has had its tries."""
@@ -159,9 +193,21 @@ class Board:
             task.status = "given-up"
             return
         task.attempt += 1
+        self.retries += 1
+        self.put_off(task, now, why, wait_s=wait_s)
+
+    def put_off(self, task: Task, now: float, why: str, *, wait_s: float) -> None:
+        """Queue the same attempt for later: nobody has begun it."""
+        task.error = why
         task.status = "queued"
         task.not_before = now + wait_s
-        self.retries += 1
+
+    def doubt(self, task: Task, now: float, why: str, *, due_at: float | None, wait_s: float) -> None:
+        """An attempt that may have been taken: fire again, or wait for it where it was the last."""
+        if task.attempt < self._attempts:
+            self.try_again(task, now, why, wait_s=wait_s)
+        else:
+            task.error, task.status, task.due_at = why, "fired", due_at
 
     def expire(self, now: float) -> None:
         """Attempts whose own deadline passed without a word count as lost."""
@@ -176,13 +222,13 @@ class Board:
             task.error = task.error or why
 
 
-def _pieces(batch: Batch, left: set[str]) -> Sequence[Batch]:
-    """The nodes that are left, cut in two batches of the same fan-out."""
-    words = words_of(sorted(left))
+def _pieces(batch: Batch, left: Collection[str]) -> tuple[Batch, ...]:
+    """The nodes of a batch that are left, cut in two batches of the same fan-out."""
+    wanted = frozenset(left)
     keep = np.zeros(batch.fan_out.n_nodes, dtype=np.bool_)
-    keep[batch.start : batch.stop] = [bool((words == word).any()) for word in batch.node_words()]
+    keep[batch.start : batch.stop] = [node in wanted for node in batch.nodes()]
     rest = batch.fan_out.subset(keep)
     whole = Batch(fan_out=rest, start=0, stop=rest.n_nodes, discover=batch.discover)
     if whole.n_nodes < 2:
-        return [whole] if whole.n_nodes else []
+        return (whole,) if whole.n_nodes else ()
     return whole.halves()

@@ -5,19 +5,16 @@ Source: semantics 12.5 (8), 12.6.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sweep.control.records import Failure
+from sweep.control.records import FINISHER, Failure
 from sweep.errors import StoreUnavailableError
-from sweep.fleet.barrier import Barrier, run_error
+from sweep.fleet.barrier import Barrier, pause_s, run_error
 from sweep.fleet.poller import FAULTS_IN_A_ROW, Poller
 from sweep.fleet.transport import Delivery, Envelope
 from sweep.model.invocation import FinisherInvocation, serialise
 
 __all__ = ["fire_finisher"]
-
-log = logging.getLogger(__name__)
 
 
 def fire_finisher(
@@ -35,52 +32,92 @@ def fire_finisher(
     Raises
     ------
     LeaseHeldError, LeaseLostError, ForeignWriteError, AccessError
-        The finisher, or the transport, ended the run.
+        The finisher ended the run.
+    FleetUnreachableError
+        No event can reach a worker.
     """
     started = barrier.clock.monotonic()
-    deadline = started + min(barrier.timeout_s, barrier.budget.left_s)
-    error = "no word from the finisher within the barrier's time"
-    for attempt in range(1, attempts + 1):
+    try:
+        return _Finishing(invocation, barrier, poller).run(attempts)
+    finally:
+        barrier.budget.charge(barrier.clock.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Word:
+    """How one attempt ended; ``is_final`` where another one would change nothing."""
+
+    landed: bool = False
+    is_final: bool = False
+    error: str = ""
+
+
+class _Finishing:
+    def __init__(self, invocation: FinisherInvocation, barrier: Barrier, poller: Poller) -> None:
+        self._invocation = invocation
+        self._barrier = barrier
+        self._poller = poller
+        self._clock = barrier.clock
+        self._deadline = self._clock.monotonic() + min(barrier.timeout_s, barrier.budget.left_s)
+
+    def run(self, attempts: int) -> tuple[bool, str]:
+        error = ""
+        for attempt in range(1, attempts + 1):
+            word = self._try(attempt)
+            error = word.error or error
+            if word.landed:
+                return True, ""
+            if word.is_final:
+                break
+        return False, error or "no word from the finisher within the barrier's time"
+
+    def _try(self, attempt: int) -> _Word:
         envelope = Envelope(
-            key=f"finisher-{attempt}", payload=serialise(replace(invocation, attempt=attempt))
+            key=f"{FINISHER}-{attempt}", payload=serialise(replace(self._invocation, attempt=attempt))
         )
-        (outcome,) = barrier.transport.submit([envelope])
-        if outcome.delivery is Delivery.REFUSED and outcome.retry_after_s is None:
-            return False, f"not accepted: {outcome.reason}"
-        landed, said = _watch(barrier, poller, attempt, deadline)
-        if landed or said is None:
-            barrier.budget.charge(barrier.clock.monotonic() - started)
-            return landed, error
-        error = said
-    return False, error
+        while True:
+            (outcome,) = self._barrier.submit([envelope])
+            if outcome.delivery is not Delivery.REFUSED:
+                return self._watch(attempt)
+            left_s = self._deadline - self._clock.monotonic()
+            if outcome.retry_after_s is None or left_s <= 0:
+                return _Word(is_final=True, error=f"not accepted: {outcome.reason}")
+            self._clock.sleep(min(pause_s(outcome), left_s))
 
+    def _watch(self, attempt: int) -> _Word:
+        """Wait for one attempt."""
+        fired = self._clock.monotonic()
+        due_at = self._barrier.due_at(fired)
+        while True:
+            word = self._look(attempt)
+            if word is not None:
+                return word
+            now = self._clock.monotonic()
+            if now >= self._deadline or self._poller.faults >= FAULTS_IN_A_ROW:
+                return _Word(is_final=True)
+            if due_at is not None and now > due_at:
+                return _Word(error="no word from the finisher within its time")
+            self._clock.sleep(min(self._barrier.interval_s(now - fired), self._deadline - now))
 
-def _watch(barrier: Barrier, poller: Poller, attempt: int, deadline: float) -> tuple[bool, str | None]:
-    """Wait for one attempt: landed; or why to fire again; or (False, None) when the time is over."""
-    fired = barrier.clock.monotonic()
-    due_at = barrier.due_at(fired)
-    while True:
+    def _look(self, attempt: int) -> _Word | None:
+        """What this attempt has come to, or None where nothing was heard of it."""
         try:
-            if poller.finisher():
-                return True, None
-            failures = [each for each in poller.failures() if _is_of(each, attempt)]
+            if self._poller.finisher():
+                return _Word(landed=True)
+            failures = [each for each in self._poller.failures() if _is_of(each, attempt)]
         except StoreUnavailableError:
             failures = []
         for failure in failures:
             error = run_error(failure)
             if error is not None:
                 raise error
-            return False, f"{failure.error_class}: {failure.error}"
-        for lost in barrier.transport.lost():
-            if lost.key == f"finisher-{attempt}":
-                return False, f"{lost.cause}: {lost.detail}"
-        now = barrier.clock.monotonic()
-        if now >= deadline or poller.faults >= FAULTS_IN_A_ROW:
-            return False, None
-        if due_at is not None and now > due_at:
-            return False, "no word from the finisher within its time"
-        barrier.clock.sleep(max(0.0, min(barrier.interval_s(now - fired), deadline - now)))
+            text = f"{failure.error_class}: {failure.error}"
+            return _Word(is_final=failure.reaction == "refused", error=text)
+        for lost in self._barrier.transport.lost():
+            if lost.key == f"{FINISHER}-{attempt}":
+                return _Word(error=f"{lost.cause}: {lost.detail}")
+        return None
 
 
 def _is_of(failure: Failure, attempt: int) -> bool:
-    return failure.unit == "finisher" and failure.attempt == attempt
+    return failure.unit == FINISHER and failure.attempt == attempt

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.control.lease import MIN_TTL_S
+from sweep.control.records import counted, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.invocation import Credentials
 from sweep.plan.leaves import Ref
@@ -93,7 +95,7 @@ def check_fleet_options(options: FleetOptions) -> None:
     check_knob("target_nodes", options.target_nodes, least=0, none_means="tuples of one width")
     check_knob("max_nodes", options.max_nodes, least=1, none_means="the transport's choice")
     check_knob("attempts", options.attempts, least=1)
-    check_knob("lease_ttl", options.lease_ttl_s, least=1, none_means="the workers' default")
+    check_knob("lease_ttl_s", options.lease_ttl_s, least=MIN_TTL_S, none_means="the workers' default")
     for name in ("barrier_timeout_s", "budget_s", "poll_s"):
         value = getattr(options, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -119,15 +121,16 @@ class FleetSummary:
 
     @property
     def n_failed(self) -> int:
-        return self._count("failed")
+        return self.count("failed")
 
     @property
     def n_under_covered(self) -> int:
-        return self._count("under_covered")
+        return self.count("under_covered")
 
-    def _count(self, key: str) -> int:
-        rows = self.document["finisher"].get("stages") or ()
-        return sum(int(row.get(key) or 0) for row in rows)
+    def count(self, *keys: str) -> int:
+        """Counters of the workers' rows, summed; 0 where the finisher did not land."""
+        rows = rows_of(self.document["finisher"])
+        return sum(counted(row, key) for row in rows for key in keys)
 
     def to_json(self) -> dict[str, Any]:
         return self.document

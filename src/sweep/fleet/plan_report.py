@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweep.fleet.dispatcher import Dispatcher, TuplePacking
+from sweep.fleet.dispatcher import Dispatcher
+from sweep.fleet.planning import TuplePacking
 from sweep.model.ladder import Ladder
 from sweep.plan.budget import PRICES_AS_OF, estimate
-from sweep.plan.packing import Batch
 from sweep.plan.planner import candidates, plan_tuple
 
 __all__ = ["plan_report", "render_plan"]
@@ -27,14 +27,16 @@ def plan_report(dispatcher: Dispatcher, *, memory_mb: int) -> dict[str, Any]:
         As :meth:`Dispatcher.plan`.
     """
     plan = dispatcher.plan()
+    packer = dispatcher.packer(plan)
     ladder = plan.manifest.ladder
     shards = candidates(plan.work, None)
     rows: list[dict[str, Any]] = []
     for order_tuple in plan.tuples:
-        packing = dispatcher.packed(plan, order_tuple)
+        packing = packer.packed(order_tuple)
         batches = [*packing.batches, *packing.closes]
         if not batches:
             continue
+        sizes = [packer.measure(batch) for batch in batches]
         units = plan_tuple(
             order_tuple,
             work=plan.work,
@@ -53,8 +55,8 @@ def plan_report(dispatcher: Dispatcher, *, memory_mb: int) -> dict[str, Any]:
                 "discover_batches": sum(batch.discover for batch in batches),
                 "ladder_nodes": units.n_ladder_nodes,
                 "artifacts": _artifacts(ladder, packing, units.n_ladder_nodes),
-                "payload_bytes": _payload(dispatcher, plan, batches),
-                "largest_payload_bytes": max(dispatcher.measure(plan, batch) for batch in batches),
+                "payload_bytes": sum(sizes),
+                "largest_payload_bytes": max(sizes),
             }
         )
     n_invokes = sum(row["batches"] + row["close_batches"] for row in rows) + bool(rows)
@@ -87,27 +89,27 @@ def _artifacts(ladder: Ladder, packing: TuplePacking, n_ladder_nodes: int) -> in
     return n_ladder_nodes + (packing.n_nodes if carries else 0)
 
 
-def _payload(dispatcher: Dispatcher, plan: Any, batches: list[Batch]) -> int:
-    return sum(dispatcher.measure(plan, batch) for batch in batches)
-
-
 def render_plan(report: dict[str, Any]) -> str:
     """The plan as a table for people."""
-    lines = [f"{report['store_root']}: {report['n_leaves']} leaves", ""]
-    head = f"{'orders':>9} {'nodes':>8} {'batches':>8} {'closes':>7} {'artifacts':>10} {'payload':>10} {'largest':>9}"
-    lines.append(head)
+    lines = [
+        f"{report['store_root']}: {report['n_leaves']} leaves",
+        "",
+        "   orders    nodes  batches  closes  artifacts    payload   largest",
+    ]
     for row in report["tuples"]:
         orders = row["orders"]
         name = str(orders[0]) if len(orders) == 1 else f"{orders[0]}-{orders[-1]}"
+        payload_kb, largest_kb = row["payload_bytes"] / 1024, row["largest_payload_bytes"] / 1024
         lines.append(
-            f"{name:>9} {row['nodes']:>8} {row['batches']:>8} {row['close_batches']:>7} {row['artifacts']:>10} "
-            f"{row['payload_bytes'] / 1024:>7.0f} KB {row['largest_payload_bytes'] / 1024:>6.1f} KB"
+            f"{name:>9} {row['nodes']:>8} {row['batches']:>8} {row['close_batches']:>7} "
+            f"{row['artifacts']:>10} {payload_kb:>7.0f} KB {largest_kb:>6.1f} KB"
         )
     lines += [
         "",
         f"{report['invokes']} invokes, about {report['estimated_worker_s']:.0f} worker seconds, "
         f"{report['estimated_gb_s']:.0f} GB-s at {report['memory_mb']} MB, about "
-        f"${report['estimated_usd']:.4f} on AWS Lambda and S3 (rough, list prices of {report['prices_as_of']})",
+        f"${report['estimated_usd']:.4f} on AWS Lambda and S3 "
+        f"(rough, list prices of {report['prices_as_of']})",
         "nothing was fired",
     ]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 
 from sweep.control.records import Failure, parse_failure
@@ -30,6 +31,11 @@ class Poller:
     ----------
     status : ObjectStore
         Opened at the run's status prefix.
+
+    Attributes
+    ----------
+    faults : int
+        Polls in a row that the store did not answer to their end.
     """
 
     def __init__(self, status: ObjectStore) -> None:
@@ -38,72 +44,84 @@ class Poller:
         self._read: set[str] = set()
         self.faults = 0
 
-    def snapshot(self) -> list[str]:
+    def snapshot(self) -> list[ObjectInfo]:
         """Take what stands as stale: a record counts again only when it was rewritten.
 
         Returns
         -------
-        list of str
-            The names of the stage records that stand.
+        list of ObjectInfo
+            The stage records that stand.
         """
         infos = list(self._status.list(""))
         self._stale = {info.key: _mark(info) for info in infos}
-        return [info.key for info in infos if info.key.startswith("stage-")]
+        return [info for info in infos if info.key.startswith("stage-")]
 
-    def records(self, after: str) -> list[str]:
-        """Names of fresh stage records behind ``after`` in key order.
+    @property
+    def has_stale_records(self) -> bool:
+        """Whether stage records stood before this drive."""
+        return any(name.startswith("stage-") for name in self._stale)
+
+    def is_stale(self, name: str) -> bool:
+        """Whether an object of this name stood before this drive."""
+        return name in self._stale
+
+    def records(self, first_missing: str | None) -> list[str]:
+        """Names of fresh stage records from ``first_missing`` on, in key order.
 
         Raises
         ------
         StoreUnavailableError
             The prefix could not be listed; ``faults`` counts how often in a row.
         """
-        start = max(after, "stage-")
+        # Keys after a name cut by its last letter begin with that very name.
+        start = "stage-" if first_missing is None else first_missing[:-1]
         return [info.key for info in self._listed("stage-", start) if self._is_fresh(info)]
 
     def failures(self) -> list[Failure]:
-        """Failure records that were not read before. Raises as :meth:`records`."""
-        fresh = [
-            info.key
-            for info in self._listed("error-", "error-")
-            if info.key not in self._read and self._is_fresh(info)
-        ]
+        """Failure records that were not read before; the last call of a poll.
+
+        Raises
+        ------
+        StoreUnavailableError
+            As :meth:`records`; what was not read is read at the next poll.
+        """
         found = []
-        for name in fresh:
-            raw = self._guarded(name)
-            self._read.add(name)
+        for info in self._listed("error-", "error-"):
+            if info.key in self._read or not self._is_fresh(info):
+                continue
+            raw = self._get(info.key)
+            self._read.add(info.key)
             failure = parse_failure(raw) if raw is not None else None
             if failure is not None:
                 found.append(failure)
+        self.faults = 0
         return found
 
     def finisher(self) -> bool:
         """Whether a fresh ``finisher.json`` stands. Raises as :meth:`records`."""
         name = finisher_name()
-        return any(info.key == name and self._is_fresh(info) for info in self._listed(name, "finisher."))
+        return any(info.key == name and self._is_fresh(info) for info in self._listed(name, name[:-1]))
 
-    def _guarded(self, name: str) -> bytes | None:
-        try:
+    def _get(self, name: str) -> bytes | None:
+        with self._counted():
             return self._status.get(name)
-        except StoreUnavailableError:
-            self.faults += 1
-            raise
 
     def _listed(self, head: str, start_after: str) -> list[ObjectInfo]:
+        with self._counted():
+            infos = self._status.list("", start_after=start_after)
+            return list(takewhile(lambda info: info.key.startswith(head), infos))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         try:
-            found = list(takewhile(lambda info: info.key.startswith(head), self._from(start_after)))
+            yield
         except StoreUnavailableError as error:
             self.faults += 1
             log.warning(
-                "status prefix not listed",
-                extra={"event": "list-failed", "in_a_row": self.faults, "why": error.message},
+                "status prefix not read",
+                extra={"event": "poll-failed", "in_a_row": self.faults, "why": error.message},
             )
             raise
-        self.faults = 0
-        return found
-
-    def _from(self, start_after: str) -> Iterator[ObjectInfo]:
-        return self._status.list("", start_after=start_after)
 
     def _is_fresh(self, info: ObjectInfo) -> bool:
         return self._stale.get(info.key) != _mark(info)

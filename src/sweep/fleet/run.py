@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from sweep.errors import DeclarationError
+from sweep.errors import AccessError, DeclarationError
 from sweep.events import Observer, ignore
 from sweep.fleet.dispatcher import Dispatcher
 from sweep.fleet.inline import InlineTransport
 from sweep.fleet.opening import Opener
 from sweep.fleet.options import FleetOptions, FleetSummary
-from sweep.fleet.transport import KIB, Transport
+from sweep.fleet.transport import KIB, Transport, no_fleet
 from sweep.stage.batch import Worker
 from sweep.store.base import ObjectStore
 from sweep.store.open import StoreOptions, open_store
@@ -67,8 +67,13 @@ def open_transport(
     ------
     DeclarationError
         The choice lacks what its transport needs, or the store cannot be shared.
+    FleetUnreachableError
+        The transport finds no workers.
     """
-    transport = _build(choice, store, store_options)
+    try:
+        transport = _build(choice, store, store_options)
+    except AccessError as error:
+        raise no_fleet(error) from error
     try:
         yield transport
     except BaseException:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-__all__ = ["KIB", "Delivery", "Envelope", "Limits", "Lost", "Submission", "Transport"]
+from sweep.errors import AccessError, FleetUnreachableError
+
+__all__ = ["KIB", "Delivery", "Envelope", "Limits", "Lost", "Submission", "Transport", "no_fleet"]
 
 KIB = 1024
 
@@ -130,3 +132,8 @@ class Transport(Protocol):
     def close(self, *, cancel: bool = False) -> None:
         """End the transport. With ``cancel``, events not yet started are dropped and workers ended."""
         ...
+
+
+def no_fleet(error: AccessError) -> FleetUnreachableError:
+    """A transport's "no" as the error that says which "no" it is: not the store's, but the fleet's."""
+    return FleetUnreachableError(error.message, kind=error.kind, **error.context)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweep.errors import DeclarationError
-from sweep.model.nodes import order_of, word_of
+from sweep.model._event_reader import EventReader
 
 __all__ = [
     "FAILURE_SPEC",
@@ -25,9 +25,12 @@ __all__ = [
     "Invocation",
     "Leaves",
     "StageInvocation",
+    "credentials_of",
     "failure_name",
+    "finisher_failure_name",
     "finisher_name",
     "parse_event",
+    "partial_name",
     "record_name",
     "serialise",
     "status_prefix",
@@ -51,9 +54,23 @@ def record_name(dispatch: int, batch: int) -> str:
     return f"stage-{dispatch:02d}-{batch:04d}.json"
 
 
+def partial_name(dispatch: int, batch: int, attempt: int) -> str:
+    """The stage record of an attempt that did a part of its batch.
+
+    It is not the batch's own name, on which a barrier waits: a finisher, ours or the
+    reference's, reads it like every other stage record.
+    """
+    return f"stage-{dispatch:02d}-{batch:04d}-part{attempt}.json"
+
+
 def failure_name(dispatch: int, batch: int, attempt: int) -> str:
     """The failure record of one attempt at a batch."""
     return f"error-{dispatch:02d}-{batch:04d}-{attempt}.json"
+
+
+def finisher_failure_name(attempt: int) -> str:
+    """The failure record of one attempt at finishing."""
+    return f"error-finisher-{attempt}.json"
 
 
 def finisher_name() -> str:
@@ -208,9 +225,9 @@ def _event(
     if leaves is None:
         event["discover"] = True
     else:
-        event["leaves"] = [list(ref) for ref in leaves]
+        event["leaves"] = leaves  # JSON writes tuples as lists; a copy of a million refs is felt
     if dirt_only:
-        event["dirt_only"] = [list(ref) for ref in dirt_only]
+        event["dirt_only"] = tuple(dirt_only)
     return event
 
 
@@ -218,7 +235,7 @@ def _event(
 
 
 def parse_event(event: Any) -> Invocation:
-    """Read an event and refuse, by name, what cannot be done.
+    """Read an event and refuse, by name, what cannot be done. Unknown keys are passed over.
 
     Raises
     ------
@@ -228,182 +245,106 @@ def parse_event(event: Any) -> Invocation:
     """
     if not isinstance(event, Mapping):
         raise DeclarationError(f"event is of type {type(event).__name__}, expected an object", kind="event")
-    stage = event.get("stage")
-    stage = stage if isinstance(stage, Mapping) else {}
-    reader = _Reader(event, stage)
-    role = stage.get("role")
+    reader = EventReader(event)
+    role = reader.stage.get("role")
+    invocation: Invocation | None = None
     if event.get("mode") != "sweep":
         reader.problem(f"mode {event.get('mode')!r}, expected 'sweep'")
-    elif role not in ("stage", "finisher"):
+    elif role == "stage":
+        invocation = _read_stage(reader)
+    elif role == "finisher":
+        invocation = _read_finisher(reader)
+    else:
         reader.problem(f"stage.role {role!r}, expected 'stage' or 'finisher'")
-    invocation = None if reader.problems else (reader.stage() if role == "stage" else reader.finisher())
     if reader.problems or invocation is None:
         raise DeclarationError.of(reader.where(), reader.problems, kind="event", **reader.context())
     return invocation
 
 
-class _Reader:
-    """Reads typed values out of an event and gathers what is wrong."""
-
-    def __init__(self, event: Mapping[str, Any], stage: Mapping[str, Any]) -> None:
-        self._event = event
-        self._stage = stage
-        self.problems: list[str] = []
-
-    def problem(self, text: str) -> None:
-        self.problems.append(text)
-
-    def where(self) -> str:
-        stage = self._stage
-        role = "finisher" if stage.get("role") == "finisher" else "stage"
-        if role == "finisher":
-            return f"finisher event of run {stage.get('run_id')!r}"
-        return (
-            f"stage event of run {stage.get('run_id')!r}, dispatch order {stage.get('dispatch')!r}, "
-            f"batch {stage.get('batch')!r}"
-        )
-
-    def context(self) -> dict[str, Any]:
-        keys = ("role", "run_id", "dispatch", "batch", "attempt", "records_from")
-        return {key: self._stage[key] for key in keys if isinstance(self._stage.get(key), str | int)} | {
-            "store_path": self._event.get("store_path")
-        }
-
-    def stage(self) -> StageInvocation:
-        stage = self._stage
-        unit, window = stage.get("unit"), stage.get("window")
-        self._check_unit(unit, window)
-        dispatch = self._whole("dispatch", 0)
-        nodes = self._nodes(dispatch)
-        partition = stage.get("partition")
-        return StageInvocation(
-            store_path=self._text(self._event, "store_path"),
-            run_id=self._text(stage, "run_id"),
-            run_started=self._text(stage, "run_started"),
-            dispatch=dispatch,
-            tuple_width=self._whole("tuple_width", 1, default=3),
-            child_order=self._whole("child_order", 0) if stage.get("child_order") is not None else None,
-            records_from=self._text(stage, "records_from"),
-            nodes=nodes,
-            batch=self._whole("batch", 0, default=0),
-            leaves=self._leaves(),
-            unit=unit,
-            window=window,
-            pipeline_run_id=stage.get("pipeline_run_id"),
-            lease_ttl_s=self._whole("lease_ttl_s", 1) if stage.get("lease_ttl_s") is not None else None,
-            families=tuple(map(str, stage.get("families") or ())),
-            partition=partition if isinstance(partition, Mapping) else None,
-            dirt_only=self._refs("dirt_only"),
-            attempt=self._whole("attempt", 1, default=1),
-            credentials=self._credentials(),
-        )
-
-    def finisher(self) -> FinisherInvocation:
-        stage = self._stage
-        orders = stage.get("short_orders") or []
-        if not isinstance(orders, list) or not all(isinstance(order, int) for order in orders):
-            self.problem(f"short_orders {orders!r}, expected a list of orders")
-            orders = []
-        return FinisherInvocation(
-            store_path=self._text(self._event, "store_path"),
-            run_id=self._text(stage, "run_id"),
-            records_from=self._text(stage, "records_from"),
-            touch_policy=str(stage.get("touch_policy", "auto")),
-            barrier_timed_out=bool(stage.get("barrier_timed_out", False)),
-            short_orders=tuple(orders),
-            leaves=self._leaves(),
-            pipeline_run_id=stage.get("pipeline_run_id"),
-            lease_ttl_s=self._whole("lease_ttl_s", 1) if stage.get("lease_ttl_s") is not None else None,
-            dirt_only=self._refs("dirt_only"),
-            attempt=self._whole("attempt", 1, default=1),
-            credentials=self._credentials(),
-        )
-
-    def _check_unit(self, unit: Any, window: Any) -> None:
-        if unit not in (None, "window", "close"):
-            self.problem(f"unknown unit {unit!r}, expected 'window' or 'close'")
-        elif unit == "window" and not isinstance(window, str):
-            self.problem("unit 'window' names no window")
-        elif unit != "window" and window is not None:
-            self.problem(f"window {window!r} is given, but the unit is {unit!r}, not 'window'")
-
-    def _text(self, block: Mapping[str, Any], key: str) -> str:
-        value = block.get(key)
-        if isinstance(value, str) and value:
-            return value
-        self.problem(f"no {key} ({value!r}): expected text")
-        return ""
-
-    def _whole(self, key: str, least: int, default: int | None = None) -> int:
-        value = self._stage.get(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
-        self.problem(f"{key} {value!r}, expected a whole number of at least {least}")
-        return least
-
-    def _nodes(self, dispatch: int) -> tuple[str, ...]:
-        nodes = self._stage.get("nodes")
-        if not isinstance(nodes, list) or not nodes:
-            self.problem(f"nodes is {nodes!r}: an empty node set has nothing to fold")
-            return ()
-        bad, off = [], []
-        for node in nodes:
-            try:
-                word_of(node)
-            except DeclarationError:
-                bad.append(node)
-            else:
-                if order_of(node) != dispatch:
-                    off.append(f"{node} (order {order_of(node)})")
-        if bad:
-            self.problem(f"nodes {', '.join(map(repr, bad))} are no decimals")
-        if off:
-            self.problem(f"nodes off the dispatch order {dispatch}: {', '.join(off)}")
-        return tuple(node for node in nodes if isinstance(node, str))
-
-    def _leaves(self) -> Leaves:
-        if "leaves" not in self._event:
-            return None
-        return self._refs("leaves")
-
-    def _refs(self, key: str) -> tuple[Ref, ...]:
-        refs = self._event.get(key) or []
-        if not isinstance(refs, list):
-            self.problem(f"{key} is of type {type(refs).__name__}, expected a list of [word, window]")
-            return ()
-        try:
-            return tuple(_ref(ref) for ref in refs)
-        except DeclarationError as error:
-            self.problem(f"{key}: {error.message}")
-            return ()
-
-    def _credentials(self) -> Credentials | None:
-        block = self._event.get("output_credentials")
-        if block is None:
-            return None
-        if not isinstance(block, Mapping):
-            self.problem("output_credentials is no object")
-            return None
-        missing = [key for key in ("accessKeyId", "secretAccessKey") if not block.get(key)]
-        if missing:
-            self.problem(f"output_credentials lacks {', '.join(missing)}")
-            return None
-        return Credentials(
-            access_key_id=str(block["accessKeyId"]),
-            secret_access_key=str(block["secretAccessKey"]),
-            session_token=block.get("sessionToken"),
-            endpoint_url=block.get("endpointUrl"),
-            region=block.get("region"),
-        )
+def credentials_of(event: Any) -> Credentials | None:
+    """The credentials of an event that may be of no use otherwise, or None."""
+    return _read_credentials(EventReader(event)) if isinstance(event, Mapping) else None
 
 
-def _ref(ref: Any) -> Ref:
-    if isinstance(ref, list | tuple) and len(ref) == 2:
-        word, window = ref
-        if (
-            isinstance(word, int)
-            and not isinstance(word, bool)
-            and (window is None or isinstance(window, str))
-        ):
-            return word, window
-    raise DeclarationError(f"{ref!r} is no [word, window] pair", kind="leaf-ref")
+def _read_stage(reader: EventReader) -> StageInvocation:
+    unit, window = reader.stage.get("unit"), reader.stage.get("window")
+    _check_unit(reader, unit, window)
+    dispatch = reader.whole("dispatch", 0)
+    return StageInvocation(
+        store_path=reader.root(),
+        run_id=reader.text("run_id"),
+        run_started=reader.text("run_started"),
+        dispatch=dispatch,
+        tuple_width=reader.whole("tuple_width", 1, default=3),
+        child_order=reader.optional_whole("child_order", 0),
+        records_from=reader.text("records_from"),
+        nodes=reader.nodes(dispatch),
+        batch=reader.whole("batch", 0, default=0),
+        leaves=_read_leaves(reader),
+        unit=unit,
+        window=window,
+        pipeline_run_id=reader.optional_text("pipeline_run_id"),
+        lease_ttl_s=reader.optional_whole("lease_ttl_s", 1),
+        families=reader.texts("families"),
+        partition=reader.partition(),
+        dirt_only=reader.refs("dirt_only"),
+        attempt=reader.whole("attempt", 1, default=1),
+        credentials=_read_credentials(reader),
+    )
+
+
+def _read_finisher(reader: EventReader) -> FinisherInvocation:
+    return FinisherInvocation(
+        store_path=reader.root(),
+        run_id=reader.text("run_id"),
+        records_from=reader.text("records_from"),
+        touch_policy=reader.optional_text("touch_policy") or "auto",
+        barrier_timed_out=reader.flag("barrier_timed_out"),
+        short_orders=reader.orders("short_orders"),
+        leaves=_read_leaves(reader),
+        pipeline_run_id=reader.optional_text("pipeline_run_id"),
+        lease_ttl_s=reader.optional_whole("lease_ttl_s", 1),
+        dirt_only=reader.refs("dirt_only"),
+        attempt=reader.whole("attempt", 1, default=1),
+        credentials=_read_credentials(reader),
+    )
+
+
+def _check_unit(reader: EventReader, unit: Any, window: Any) -> None:
+    if unit not in (None, "window", "close"):
+        reader.problem(f"unknown unit {unit!r} (window {window!r}), expected 'window' or 'close'")
+    elif unit == "window" and not isinstance(window, str):
+        reader.problem(f"unit 'window' names no window ({window!r})")
+    elif unit != "window" and window is not None:
+        reader.problem(f"window {window!r} is given, but the unit is {unit!r}, not 'window'")
+
+
+def _read_leaves(reader: EventReader) -> Leaves:
+    """The work set; an empty list is an empty work set, and only no list at all means discovery."""
+    return None if reader.event.get("leaves") is None else reader.refs("leaves")
+
+
+def _read_credentials(reader: EventReader) -> Credentials | None:
+    """Values are never shown, not even those that are refused."""
+    block = reader.event.get("output_credentials")
+    if block is None:
+        return None
+    if not isinstance(block, Mapping):
+        reader.problem("output_credentials is no object")
+        return None
+    missing = [key for key in ("accessKeyId", "secretAccessKey") if not block.get(key)]
+    if missing:
+        reader.problem(f"output_credentials lacks {', '.join(missing)}")
+        return None
+    keys = ("accessKeyId", "secretAccessKey", "sessionToken", "endpointUrl", "region")
+    strange = [key for key in keys if not isinstance(block.get(key), str | None)]
+    if strange:
+        reader.problem(f"output_credentials: {', '.join(strange)} is no text")
+        return None
+    return Credentials(
+        access_key_id=block["accessKeyId"],
+        secret_access_key=block["secretAccessKey"],
+        session_token=block.get("sessionToken"),
+        endpoint_url=block.get("endpointUrl"),
+        region=block.get("region"),
+    )

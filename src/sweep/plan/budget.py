@@ -65,10 +65,6 @@ def estimate(
     worker_s = n_ladder_nodes * node_s + n_invokes * invoke_s
     gb_s = worker_s * memory_mb / 1024
     usd = (
-        gb_s * paid.gb_second_usd
-        + n_invokes * paid.invoke_usd
-        + n_calls / 2 * (paid.put_usd + paid.get_usd)
+        gb_s * paid.gb_second_usd + n_invokes * paid.invoke_usd + n_calls / 2 * (paid.put_usd + paid.get_usd)
     )
-    return Estimate(
-        n_invokes=n_invokes, n_ladder_nodes=n_ladder_nodes, worker_s=worker_s, gb_s=gb_s, usd=usd
-    )
+    return Estimate(n_invokes=n_invokes, n_ladder_nodes=n_ladder_nodes, worker_s=worker_s, gb_s=gb_s, usd=usd)

@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class FanOut:
     """
 
     order_tuple: OrderTuple
-    unit: str | None
+    unit: Literal["window", "close"] | None
     window: str | None
     nodes: Words
     words: Words
@@ -90,10 +91,22 @@ class FanOut:
     def costs(self) -> NDArray[np.int64]:
         """Bytes that each node and its leaves add to an event, shape (n_nodes,)."""
         by_label = np.array([*(len(json.dumps(label)) for label in self.labels), len("null")], dtype=np.int64)
-        digits = np.searchsorted(_POWERS, self.words, side="right") + 1
-        refs = np.concatenate([[0], np.cumsum(digits + by_label[self.codes] + _REF_BYTES)])
+        refs = _running(_n_digits(self.words) + by_label[self.codes] + _REF_BYTES)
         names = np.array([len(name) for name in decimals_of(self.nodes)], dtype=np.int64)
-        return np.asarray(names + _NODE_BYTES + refs[self.stops] - refs[self.starts], dtype=np.int64)
+        costs = names + _NODE_BYTES + refs[self.stops] - refs[self.starts]
+        if len(self.dirt):
+            starts, stops = spans(self.dirt, self.nodes)
+            refs = _running(_n_digits(self.dirt) + len("null") + _REF_BYTES)
+            costs += refs[stops] - refs[starts]
+        return np.asarray(costs, dtype=np.int64)
+
+
+def _n_digits(words: Words) -> NDArray[np.int64]:
+    return np.searchsorted(_POWERS, words, side="right") + 1
+
+
+def _running(costs: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(costs)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,11 +177,16 @@ def fan_outs(
     if not is_windowed:
         return (everything,) if everything.n_nodes else ()
     found = []
+    by_code = np.argsort(work.codes, kind="stable")
+    bounds = np.searchsorted(work.codes[by_code], np.arange(len(work.labels) + 1))
     for code, label in enumerate(work.labels):
         if not is_label(label):
-            log.warning("leaves of an impossible window are left out", extra={"event": "window-dropped"})
+            log.warning(
+                "leaves of an impossible window are left out",
+                extra={"event": "window-dropped", "window": label},
+            )
             continue
-        rows = work.codes == code
+        rows = by_code[bounds[code] : bounds[code + 1]]
         each = _fan_out(order_tuple, work, scope, unit="window", window=label, rows=rows, with_dirt=False)
         if each.n_nodes:
             found.append(each)
@@ -186,9 +204,9 @@ def _fan_out(
     work: WorkSet,
     scope: Words | None,
     *,
-    unit: str | None,
+    unit: Literal["window", "close"] | None,
     window: str | None,
-    rows: NDArray[np.bool_] | None,
+    rows: NDArray[np.int64] | None,
     with_dirt: bool,
 ) -> FanOut:
     words = work.words if rows is None else work.words[rows]
@@ -271,6 +289,7 @@ def _fitting(batch: Batch, cap_bytes: int, measure: Callable[[Batch], int]) -> l
             "node": batch.nodes()[0],
             "dispatch": batch.fan_out.order_tuple.dispatch_order,
             "n_leaves": batch.n_leaves,
+            "n_dirt_only": len(batch.dirt_only()),
         },
     )
     return [Batch(fan_out=batch.fan_out, start=batch.start, stop=batch.stop, discover=True)]

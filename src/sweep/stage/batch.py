@@ -22,17 +22,20 @@ from sweep.model.invocation import (
     Credentials,
     StageInvocation,
     finisher_name,
+    partial_name,
     record_name,
 )
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import words_of
 from sweep.plan.leaves import WorkSet, work_set
+from sweep.plan.partitions import partition_cells
 from sweep.plan.planner import candidates
 from sweep.plan.tuples import OrderTuple, span_tuple
 from sweep.plan.units import Unit, check_unit
 from sweep.stage.context import Runtime, pass_context
 from sweep.stage.fleet_finisher import already_finished
 from sweep.stage.passes import PassResult, plan_pass, run_pass
+from sweep.stage.tally import Tally
 from sweep.store.base import ObjectStore
 
 __all__ = ["STOP_MARGIN_S", "Worker", "record_url", "run_batch"]
@@ -85,7 +88,8 @@ def run_batch(invocation: StageInvocation, worker: Worker) -> dict[str, Any]:
     DeclarationError
         The batch is refused; nothing was written and no lease taken.
     CapacityError
-        The deadline came near; what is done stands in the record, ``remaining`` in the context.
+        The deadline came near; what is done stands in a record of its own name, what is left
+        in the context's ``remaining``.
     SweepError
         As the pass raised it, or the record could not be put.
     """
@@ -99,45 +103,41 @@ def run_batch(invocation: StageInvocation, worker: Worker) -> dict[str, Any]:
     status = worker.open_store(invocation.records_from, invocation.credentials)
     manifest = read_manifest(store)
     order_tuple, unit = _share(invocation, manifest)
-    if _is_late(status, invocation):
+    name = record_name(invocation.dispatch, invocation.batch)
+    answer: dict[str, Any] = {"stage_record": record_url(invocation.records_from, name)}
+    if _is_late(status, invocation, name):
         log.info("event came late", extra={"event": "event-late", "run_id": invocation.run_id})
-        return {"stage_record": record_url(invocation.records_from, _record_name(invocation))}
+        return answer
     discover_started = worker.runtime.clock.monotonic()
     work = _work(store, manifest, invocation)
-    discover_s = worker.runtime.clock.monotonic() - discover_started if invocation.leaves is None else None
+    if invocation.leaves is None:
+        answer["discover_s"] = worker.runtime.clock.monotonic() - discover_started
     result, is_stale = _fold(invocation, worker, store, manifest, order_tuple, unit, work)
     record = _stage_record(invocation, worker, manifest, work, result, is_stale, started)
-    if len(record["nodes"]):
-        put_stage_record(status, _record_name(invocation), record)
     if result.remaining:
-        raise _OutOfTime(invocation, result.remaining)
-    tally = [row.tally for row in result.rows]
-    return {
+        if record["nodes"]:
+            part = partial_name(invocation.dispatch, invocation.batch, invocation.attempt)
+            put_stage_record(status, part, record)
+        raise _out_of_time(invocation, result.remaining)
+    put_stage_record(status, name, record)
+    tally = sum((row.tally for row in result.rows), Tally())
+    return answer | {
         "n_leaves": work.n_leaves,
-        "written": sum(each.written for each in tally),
-        "current": sum(each.current for each in tally),
-        "failed": sum(each.failed for each in tally),
-        "under_covered": sum(each.under_covered for each in tally),
-        "discover_s": discover_s,
-        "stage_record": record_url(invocation.records_from, _record_name(invocation)),
+        "written": tally.written,
+        "current": tally.current,
+        "failed": tally.failed,
+        "under_covered": tally.under_covered,
     }
 
 
-class _OutOfTime(CapacityError):
-    """The worker stopped itself before its deadline; its record holds what is done."""
-
-    default_kind = "out-of-time"
-
-    def __init__(self, invocation: StageInvocation, remaining: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{invocation.where}: stopped before the deadline with {len(remaining)} of "
-            f"{len(invocation.nodes)} nodes left; they are fired again in smaller batches",
-            remaining=remaining,
-        )
-
-
-def _record_name(invocation: StageInvocation) -> str:
-    return record_name(invocation.dispatch, invocation.batch)
+def _out_of_time(invocation: StageInvocation, remaining: tuple[str, ...]) -> CapacityError:
+    """The worker stopped itself before its deadline; a record holds what is done."""
+    return CapacityError(
+        f"{invocation.where}: stopped before the deadline with {len(remaining)} of "
+        f"{len(invocation.nodes)} nodes left; they are fired again in smaller batches",
+        kind="out-of-time",
+        remaining=remaining,
+    )
 
 
 def record_url(prefix: str, name: str) -> str:
@@ -151,17 +151,19 @@ def _share(invocation: StageInvocation, manifest: Manifest) -> tuple[OrderTuple,
         order_tuple = span_tuple(
             manifest.shard_order, invocation.tuple_width, invocation.dispatch, invocation.child_order
         )
-        unit = check_unit(invocation.unit, invocation.window, manifest.is_windowed, where=invocation.where)
+        if invocation.partition is not None:
+            partition_cells(invocation.partition["index"], invocation.partition["of"])
     except DeclarationError as error:
         raise DeclarationError(f"{invocation.where}: {error.message}", kind=error.kind) from error
+    unit = check_unit(invocation.unit, invocation.window, manifest.is_windowed, where=invocation.where)
     return order_tuple, unit
 
 
-def _is_late(status: ObjectStore, invocation: StageInvocation) -> bool:
+def _is_late(status: ObjectStore, invocation: StageInvocation, name: str) -> bool:
     """Whether the run that sent this event is over, or has this batch's record already."""
     if already_finished(status.get(finisher_name()), invocation.run_started):
         return True
-    raw = status.get(_record_name(invocation))
+    raw = status.get(name)
     standing = parse_stage_record(raw, invocation.run_id) if raw is not None else None
     if standing is None:
         return False

@@ -5,16 +5,15 @@ Source: semantics 12.3; format 11, 12.2.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
-from sweep.control.records import parse_stage_record
+from sweep.control.records import json_object, nodes_of, parse_stage_record, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.clock import timestamp
 from sweep.model.invocation import STAGE_RECORD_SPEC, FinisherInvocation, finisher_name
@@ -25,10 +24,10 @@ from sweep.plan.leaves import WorkSet, work_set
 from sweep.stage.context import Runtime, pass_context
 from sweep.stage.finisher import TOUCH_POLICIES, Finish, finish
 from sweep.stage.run import put_run_record
-from sweep.store.base import ObjectStore
+from sweep.store.base import ObjectInfo, ObjectStore
 from sweep.store.io import fetch
 
-__all__ = ["already_finished", "finish_fleet"]
+__all__ = ["already_finished", "finish_fleet", "standing_finish"]
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +41,7 @@ def already_finished(raw: bytes | None, run_started: str) -> bool:
     """
     if raw is None:
         return False
-    try:
-        document = json.loads(raw)
-    except ValueError:
-        return False
-    finished_at = document.get("finished_at") if isinstance(document, Mapping) else None
+    finished_at = json_object(raw).get("finished_at")
     return not isinstance(finished_at, str) or finished_at > run_started
 
 
@@ -75,8 +70,9 @@ def finish_fleet(
             f"{', '.join(TOUCH_POLICIES)}",
             kind="touch",
         )
-    standing = _standing(status)
+    standing = standing_finish(status, invocation.short_orders)
     if standing is not None:
+        log.info("finisher came late", extra={"event": "finisher-late", "run_id": invocation.run_id})
         return standing
     started = runtime.clock.monotonic()
     lease = Lease.acquire(
@@ -116,24 +112,38 @@ def finish_fleet(
     return final
 
 
-def _standing(status: ObjectStore) -> dict[str, Any] | None:
-    """The finisher record that stands, unless a stage record is newer than it."""
+def standing_finish(status: ObjectStore, short_orders: Collection[int]) -> dict[str, Any] | None:
+    """The finisher's record that stands, where finishing again would change nothing.
+
+    It would where a stage record is newer, or where orders that were withheld no longer are.
+    """
     objects = status.list_dir("").objects
     finished = next((info for info in objects if info.key == finisher_name()), None)
-    if finished is None or finished.modified is None:
+    raw = None if finished is None else status.get(finished.key)
+    if finished is None or raw is None:
         return None
-    newest = max((info.modified for info in _records_of(objects) if info.modified), default=None)
-    if newest is not None and newest > finished.modified:
+    document = json_object(raw)
+    if not document or set(short_orders) < set(document.get("short_orders") or ()):
         return None
-    raw = status.get(finisher_name())
-    try:
-        document = json.loads(raw) if raw is not None else None
-    except ValueError:
+    if any(_is_after(info, finished, status, document) for info in _records_of(objects)):
         return None
-    return dict(document) if isinstance(document, Mapping) else None
+    return dict(document)
 
 
-def _records_of(objects: Sequence[Any]) -> list[Any]:
+def _is_after(
+    info: ObjectInfo, finished: ObjectInfo, status: ObjectStore, document: Mapping[str, Any]
+) -> bool:
+    """Whether a stage record was put after the finisher's; in the same second its drive decides."""
+    if info.modified is None or finished.modified is None:
+        return True
+    if info.modified != finished.modified:
+        return info.modified > finished.modified
+    raw = status.get(info.key)
+    started = None if raw is None else json_object(raw).get("run_started")
+    return str(started) > str(document.get("finished_at"))
+
+
+def _records_of(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
     return [info for info in objects if info.key.startswith("stage-") and info.key.endswith(".json")]
 
 
@@ -157,7 +167,7 @@ def _stage_records(status: ObjectStore, invocation: FinisherInvocation) -> list[
 
 def _latest(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Records less those whose every node a later drive of the same run did again."""
-    newest: dict[tuple[Any, ...], str] = {}
+    newest: dict[tuple[str, ...], str] = {}
     for record in records:
         for place in _places(record):
             newest[place] = max(newest.get(place, ""), str(record.get("run_started")))
@@ -170,11 +180,10 @@ def _latest(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return kept
 
 
-def _places(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _places(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What a record speaks of: (dispatch, unit, window, node); empty where it names no nodes."""
-    share = tuple(record.get(key) for key in ("dispatch", "unit", "window"))
-    nodes = record.get("nodes")
-    return [(*share, node) for node in nodes] if isinstance(nodes, list) else []
+    share = tuple(str(record.get(key)) for key in ("dispatch", "unit", "window"))
+    return [(*share, node) for node in nodes_of(record)]
 
 
 def _work(store: ObjectStore, manifest: Manifest, invocation: FinisherInvocation) -> WorkSet:
@@ -203,7 +212,7 @@ def _run_record(
         "n_leaves": work.n_leaves,
         "skipped_leaves": list(work.skipped),
         "stage_records": len(records),
-        "stages": [row for each in records for row in each.get("stages") or ()],
+        "stages": [row for each in records for row in rows_of(each)],
         "levels": actuals.to_json(),
     }
     if any(each.get("root_moc_stale") for each in records):

@@ -15,15 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.control.records import Failure, describe, reaction_to
+from sweep.control.records import FINISHER, Failure, describe, reaction_to
 from sweep.errors import SweepError
 from sweep.model.clock import timestamp
 from sweep.model.invocation import (
-    Credentials,
     FinisherInvocation,
     Invocation,
     StageInvocation,
+    credentials_of,
     failure_name,
+    finisher_failure_name,
     finisher_name,
     parse_event,
 )
@@ -99,8 +100,10 @@ def handle_event(event: Any, worker: Worker) -> Answer:
             exc_info=not isinstance(error, SweepError),
             extra={"event": "event-failed", "error_class": name, "kind": kind, "why": text},
         )
-        _report_failure(error, event, invocation, worker)
+        _report_failure(error, event, worker)
         body = {"error": text, "error_class": name}
+        if invocation is None and isinstance(error, SweepError):
+            body |= {key: error.context.get(key) for key in ("run_id", "dispatch", "batch")}
     return _answer(body, event, invocation, worker.runtime.clock.monotonic() - started)
 
 
@@ -144,56 +147,45 @@ def _run_finisher(invocation: FinisherInvocation, worker: Worker) -> dict[str, A
 # -- failure records ----------------------------------------------------------------------
 
 
-def _report_failure(error: Exception, event: Any, invocation: Invocation | None, worker: Worker) -> None:
+def _report_failure(error: Exception, event: Any, worker: Worker) -> None:
     """Write the failure record of this attempt, as far as the event says where; never raises."""
-    where = _address(event, invocation, error)
-    if where is None:
+    stage = event.get("stage") if isinstance(event, Mapping) else None
+    records_from = stage.get("records_from") if isinstance(stage, Mapping) else None
+    if not isinstance(stage, Mapping) or not isinstance(records_from, str) or not records_from:
         return
-    records_from, credentials, failure, name = where
-    failure_json = {**failure, "request_id": worker.request_id, "at": timestamp(worker.runtime.clock.now())}
     try:
-        status = worker.open_store(records_from, credentials)
-        status.put(name, root_json(failure_json))
+        failure = _failure(error, stage, worker)
+        if failure.unit == FINISHER:
+            key = finisher_failure_name(failure.attempt)
+        else:
+            key = failure_name(failure.dispatch, failure.batch, failure.attempt)
+        status = worker.open_store(records_from, credentials_of(event))
+        status.put(key, root_json(failure.to_json()))
     except Exception as second:  # noqa: BLE001  telemetry of a failure must not hide the failure
         log.error("failure record not written", extra={"event": "failure-record-failed", "why": str(second)})
 
 
-def _address(
-    event: Any, invocation: Invocation | None, error: Exception
-) -> tuple[str, Credentials | None, dict[str, Any], str] | None:
+def _failure(error: Exception, stage: Mapping[str, Any], worker: Worker) -> Failure:
     name, kind, text = describe(error)
-    stage = event.get("stage") if isinstance(event, Mapping) else None
-    stage = stage if isinstance(stage, Mapping) else {}
-    records_from = stage.get("records_from")
-    if not isinstance(records_from, str) or not records_from:
-        return None
-    is_finisher = stage.get("role") == "finisher"
-    nodes = stage.get("nodes")
-    nodes = tuple(map(str, nodes)) if isinstance(nodes, list) else ()
-    remaining = error.context.get("remaining", nodes) if isinstance(error, SweepError) else nodes
-    failure = Failure(
+    asked = stage.get("nodes")
+    nodes = tuple(map(str, asked)) if isinstance(asked, list) else ()
+    return Failure(
         run_id=str(stage.get("run_id")),
         run_started=str(stage.get("run_started", "")),
         dispatch=_number(stage.get("dispatch"), 0),
         batch=_number(stage.get("batch"), 0),
         attempt=_number(stage.get("attempt"), 1),
-        unit="finisher" if is_finisher else stage.get("unit"),
+        unit=FINISHER if stage.get("role") == "finisher" else stage.get("unit"),
         window=stage.get("window"),
         nodes=nodes,
-        remaining=tuple(remaining),
+        remaining=tuple(error.context.get("remaining", nodes)) if isinstance(error, SweepError) else nodes,
         reaction=reaction_to(error),
         error_class=name,
         kind=kind,
         error=text,
-        request_id=None,
-        at="",
+        request_id=worker.request_id,
+        at=timestamp(worker.runtime.clock.now()),
     )
-    if is_finisher:
-        key = f"error-finisher-{failure.attempt}.json"
-    else:
-        key = failure_name(failure.dispatch, failure.batch, failure.attempt)
-    credentials = invocation.credentials if invocation is not None else None
-    return records_from, credentials, failure.to_json(), key
 
 
 def _number(value: Any, default: int) -> int:
