@@ -166,6 +166,8 @@ def main() -> None:
     """Serve the dispatcher at the other end of the inherited socket until it says stop or goes."""
     # Ctrl-C at a terminal is for the dispatcher, which tells its workers what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # In a group of its own it is in the background, where a terminal may stop those that write.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     line = _Line(Connection(int(sys.argv[1])))
     kind, settings = line.hear()
     if kind != "settings":
