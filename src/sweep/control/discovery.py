@@ -11,13 +11,14 @@ import logging
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweep.control.run_records import RecordedLeaves, read_run_record
 from sweep.errors import ArtifactError, DeclarationError
 from sweep.model.keys import is_run_record
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, checked_words, decimals_of, path_of
-from sweep.plan.leaves import WorkSet, work_set_of_arrays
+from sweep.plan.leaves import NO_WINDOW, WindowCodes, WorkSet, work_set_of_arrays
 from sweep.plan.runs import sorted_distinct
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
@@ -45,7 +46,7 @@ def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
     """
     names = sorted(info.key for info in store.list_dir("").objects if is_run_record(info.key))
     words: list[Words] = []
-    windows: list[str | None] = []
+    windows: list[WindowCodes] = []
     skipped: list[str] = []
     inexact = 0
     for name, data in zip(names, map_calls(store, store.get, names), strict=True):
@@ -61,30 +62,39 @@ def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
             continue
         if record is not None:
             inexact += record.inexact
-            found, labels = _leaves(store, manifest, record)
+            found, codes = _leaves(store, manifest, record)
             words.append(found)
-            windows += labels
+            windows.append(codes)
     if inexact:
         log.warning("shard keys stored as floats skipped", extra={"event": "inexact-keys", "n_keys": inexact})
     all_words = np.concatenate(words) if words else np.empty(0, dtype=np.uint64)
-    has_windows = any(label is not None for label in windows)
-    work = work_set_of_arrays(all_words, windows if has_windows else None, manifest.shard_order)
+    work = work_set_of_arrays(all_words, _joined(windows), manifest.shard_order)
     return DiscoveredLeaves(work=work, skipped_records=tuple(skipped))
 
 
-def _leaves(store: ObjectStore, manifest: Manifest, record: RecordedLeaves) -> tuple[Words, list[str | None]]:
-    if record.windows is not None:
-        return record.words, list(record.windows)
+def _joined(parts: list[WindowCodes]) -> WindowCodes | None:
+    """The windows of several columns behind one another; None where there is none."""
+    labels: list[str] = []
+    codes: list[NDArray[np.int32]] = []
+    for part in parts:
+        codes.append(np.where(part.codes < 0, NO_WINDOW, part.codes + len(labels)).astype(np.int32))
+        labels += part.labels
+    return WindowCodes(codes=np.concatenate(codes), labels=tuple(labels)) if labels else None
+
+
+def _leaves(store: ObjectStore, manifest: Manifest, record: RecordedLeaves) -> tuple[Words, WindowCodes]:
+    if record.codes is not None:
+        return record.words, record.codes
     if not manifest.is_windowed:
-        return record.words, [None] * len(record.words)
+        none = np.full(len(record.words), NO_WINDOW, dtype=np.int32)
+        return record.words, WindowCodes(codes=none, labels=())
     shards = sorted_distinct(record.words)
-    found: list[int] = []
-    labels: list[str | None] = []
+    code_of: dict[str | None, int] = {None: NO_WINDOW}
     listed = map_calls(store, lambda node: _windows_at(store, manifest, node), decimals_of(shards))
-    for word, windows in zip(shards.tolist(), listed, strict=True):
-        found += [word] * len(windows)
-        labels += windows
-    return np.array(found, dtype=np.uint64), labels
+    codes = [code_of.setdefault(label, len(code_of) - 1) for windows in listed for label in windows]
+    labels = tuple(label for label in code_of if label is not None)
+    counts = np.array([len(windows) for windows in listed], dtype=np.int64)
+    return np.repeat(shards, counts), WindowCodes(codes=np.array(codes, dtype=np.int32), labels=labels)
 
 
 def _windows_at(store: ObjectStore, manifest: Manifest, node: str) -> list[str | None]:

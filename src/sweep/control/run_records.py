@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sweep.errors import ArtifactError
 from sweep.model.nodes import Words
+from sweep.plan.leaves import NO_WINDOW, WindowCodes
 
 __all__ = ["RecordedLeaves", "read_run_record", "write_run_record"]
 
@@ -29,13 +30,18 @@ _EXACT_IN_FLOAT = float(2**53)
 class RecordedLeaves:
     """The leaves that one record vouches for.
 
-    ``windows`` is None where the record has no such column; ``inexact`` counts keys that
+    ``codes`` is None where the record has no column of windows; ``inexact`` counts keys that
     were stored as floats and cannot be trusted.
     """
 
     words: Words
-    windows: tuple[str | None, ...] | None
+    codes: WindowCodes | None
     inexact: int = 0
+
+    @property
+    def windows(self) -> tuple[str | None, ...] | None:
+        """The windows as texts, for small records: an object for each leaf."""
+        return None if self.codes is None else self.codes.texts()
 
 
 def read_run_record(data: bytes) -> RecordedLeaves:
@@ -45,6 +51,10 @@ def read_run_record(data: bytes) -> RecordedLeaves:
     ------
     ArtifactError
         It is no Parquet file, has no ``shard_key`` column, or one of other than packed words.
+
+    Notes
+    -----
+    Holds 12 bytes a leaf; Python objects are made for one batch of rows at a time.
     """
     _check_ends(data)
     try:
@@ -52,7 +62,8 @@ def read_run_record(data: bytes) -> RecordedLeaves:
         names = reader.schema.names
         if "shard_key" not in names:
             raise ArtifactError("it has no column shard_key", kind="run-record")
-        parts = [_batch(RecordBatch.from_arrow(batch), names) for batch in reader]
+        labels: dict[str, int] = {}
+        parts = [_batch(RecordBatch.from_arrow(batch), names, labels) for batch in reader]
     except ArtifactError:
         raise
     except BaseException as error:
@@ -60,13 +71,22 @@ def read_run_record(data: bytes) -> RecordedLeaves:
         if not isinstance(error, Exception) and type(error).__module__ != "pyo3_runtime":
             raise
         raise ArtifactError(f"it is not readable as Parquet ({error})", kind="run-record") from error
-    words = [part.words for part in parts]
     has_windows = "window" in names
+    codes = np.concatenate([np.empty(0, dtype=np.int32), *(part.codes for part in parts)])
     return RecordedLeaves(
-        words=np.concatenate(words) if words else np.empty(0, dtype=np.uint64),
-        windows=tuple(w for part in parts for w in part.windows or ()) if has_windows else None,
+        words=np.concatenate([np.empty(0, dtype=np.uint64), *(part.words for part in parts)]),
+        codes=WindowCodes(codes=codes, labels=tuple(labels)) if has_windows else None,
         inexact=sum(part.inexact for part in parts),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    """What one batch of rows gives."""
+
+    words: Words
+    codes: NDArray[np.int32]
+    inexact: int
 
 
 def _check_ends(data: bytes) -> None:
@@ -80,7 +100,8 @@ def _check_ends(data: bytes) -> None:
         )
 
 
-def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
+def _batch(batch: RecordBatch, names: Sequence[str], labels: dict[str, int]) -> _Rows:
+    """The usable rows of a batch; labels that are new get the next number."""
     keys = batch.column("shard_key")
     n_rows = batch.num_rows
     keep = np.ones(n_rows, dtype=np.bool_)
@@ -89,11 +110,12 @@ def _batch(batch: RecordBatch, names: Sequence[str]) -> RecordedLeaves:
         keep &= np.fromiter((bool(value) for value in success), dtype=np.bool_, count=n_rows)
     words, known, inexact = _words(keys, n_rows)
     keep &= known
-    windows: tuple[str | None, ...] | None = None
-    if "window" in names:
+    rows = np.flatnonzero(keep)
+    codes = np.full(len(rows), NO_WINDOW, dtype=np.int32)
+    if "window" in names and batch.column("window").null_count < n_rows:
         column = batch.column("window").to_pylist()
-        windows = tuple(_window(column[row]) for row in np.flatnonzero(keep).tolist())
-    return RecordedLeaves(words=words[keep], windows=windows, inexact=inexact)
+        codes[:] = [_code(column[row], labels) for row in rows.tolist()]
+    return _Rows(words=words[keep], codes=codes, inexact=inexact)
 
 
 def _words(keys: Any, n_rows: int) -> tuple[Words, NDArray[np.bool_], int]:
@@ -120,9 +142,9 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _window(value: Any) -> str | None:
-    is_null = value is None or value != value
-    return None if is_null else str(value)
+def _code(window: Any, labels: dict[str, int]) -> int:
+    is_null = window is None or window != window
+    return NO_WINDOW if is_null else labels.setdefault(str(window), len(labels))
 
 
 def write_run_record(words: Words, windows: Sequence[str | None] | None = None) -> bytes:

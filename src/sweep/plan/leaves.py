@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sweep.errors import DeclarationError
 from sweep.model.nodes import Words, checked_words, decimals_of, orders_of
 from sweep.plan.runs import distinct, is_member, sorted_distinct
 
-__all__ = ["NO_WINDOW", "Ref", "WorkSet", "work_set", "work_set_of_arrays"]
+__all__ = ["NO_WINDOW", "Ref", "WindowCodes", "WorkSet", "with_dirt", "work_set", "work_set_of_arrays"]
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,32 @@ NO_WINDOW = -1
 """The code of an entry without a window."""
 
 _SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowCodes:
+    """The windows of a column of leaves, one number each.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (n_leaves,)
+        Places in ``labels``, or ``NO_WINDOW``.
+    labels : tuple of str
+        In any sequence; one may stand in several places.
+    """
+
+    codes: NDArray[np.int32]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def texts(self) -> tuple[str | None, ...]:
+        """The labels themselves, one for each leaf."""
+        return tuple(None if code < 0 else self.labels[code] for code in self.codes.tolist())
+
+
+type _Windows = WindowCodes | Sequence[str | None] | NDArray[Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,18 +128,18 @@ def work_set(
 
 def work_set_of_arrays(
     words: ArrayLike,
-    windows: Sequence[str | None] | NDArray[Any] | None,
+    windows: _Windows,
     shard_order: int,
     *,
     dirt_words: ArrayLike = (),
-    dirt_windows: Sequence[str | None] | NDArray[Any] | None = None,
+    dirt_windows: _Windows = None,
 ) -> WorkSet:
     """Normalise leaf refs that are columns already; see :func:`work_set`.
 
     Parameters
     ----------
     words, dirt_words : array_like of integers, shape (n,)
-    windows, dirt_windows : sequence of str or None, shape (n,), optional
+    windows, dirt_windows : WindowCodes, or sequence of str or None, shape (n,), optional
         None altogether where no ref has a window.
 
     Notes
@@ -122,9 +148,25 @@ def work_set_of_arrays(
     object for a leaf.
     """
     shards, codes, labels, skipped = _entries(words, windows, shard_order)
-    dirt, _, _, dirt_skipped = _entries(dirt_words, dirt_windows, shard_order)
-    dirt = dirt[~is_member(dirt, shards)]
-    skipped += dirt_skipped
+    _warn_of_skipped(skipped, shard_order)
+    leaves = WorkSet(words=shards, codes=codes, labels=labels, skipped=skipped, dirt=shards[:0])
+    return _with_dirt(leaves, dirt_words, dirt_windows, shard_order)
+
+
+def with_dirt(work: WorkSet, dirt_only: Iterable[Ref | int], shard_order: int) -> WorkSet:
+    """``work`` with dirt-only refs instead of those it has; see :func:`work_set`."""
+    words, windows = _split(dirt_only)
+    return _with_dirt(work, words, windows, shard_order)
+
+
+def _with_dirt(work: WorkSet, words: ArrayLike, windows: _Windows, shard_order: int) -> WorkSet:
+    dirt, _, _, skipped = _entries(words, windows, shard_order)
+    _warn_of_skipped(skipped, shard_order)
+    dirt = dirt[~is_member(dirt, work.words)]
+    return replace(work, skipped=work.skipped + skipped, dirt=distinct(dirt), n_dirt_only=len(dirt))
+
+
+def _warn_of_skipped(skipped: tuple[str, ...], shard_order: int) -> None:
     if skipped:
         log.warning(
             "skipping leaves that are not at the shard order",
@@ -135,9 +177,6 @@ def work_set_of_arrays(
                 "first": skipped[:_SHOWN],
             },
         )
-    return WorkSet(
-        words=shards, codes=codes, labels=labels, skipped=skipped, dirt=distinct(dirt), n_dirt_only=len(dirt)
-    )
 
 
 def _split(refs: Iterable[Any] | NDArray[Any]) -> tuple[Any, list[str | None] | None]:
@@ -164,7 +203,7 @@ def _bad_ref(ref: object) -> DeclarationError:
 
 
 def _entries(
-    words: ArrayLike, windows: Sequence[str | None] | NDArray[Any] | None, shard_order: int
+    words: ArrayLike, windows: _Windows, shard_order: int
 ) -> tuple[Words, NDArray[np.int32], tuple[str, ...], tuple[str, ...]]:
     array = checked_words(words)
     if array.ndim != 1:
@@ -183,13 +222,13 @@ def _entries(
     return array[is_first], codes[is_first], labels, skipped
 
 
-def _encode(
-    windows: Sequence[str | None] | NDArray[Any] | None, n_refs: int
-) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _encode(windows: _Windows, n_refs: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     if windows is None:
         return np.full(n_refs, NO_WINDOW, dtype=np.int32), ()
     if len(windows) != n_refs:
         raise DeclarationError(f"{n_refs} leaf words but {len(windows)} windows", kind="leaf-ref")
+    if isinstance(windows, WindowCodes):
+        return _sorted_codes(windows)
     if isinstance(windows, np.ndarray) and windows.dtype.kind == "U":
         texts, places = np.unique(windows, return_inverse=True)
         return places.astype(np.int32), tuple(texts.tolist())
@@ -205,3 +244,11 @@ def _encode(
     code_of[None] = NO_WINDOW
     codes = np.fromiter((code_of[label] for label in windows), dtype=np.int32, count=n_refs)
     return codes, labels
+
+
+def _sorted_codes(windows: WindowCodes) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """The same windows by sorted, distinct labels."""
+    labels = tuple(sorted(set(windows.labels)))
+    code_of = {label: code for code, label in enumerate(labels)}
+    codes = np.array([*(code_of[label] for label in windows.labels), NO_WINDOW], dtype=np.int32)
+    return codes[windows.codes], labels  # NO_WINDOW is -1, the last place

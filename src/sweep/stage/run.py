@@ -15,7 +15,8 @@ from sweep.artifacts.coverage import load_coverage
 from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
-from sweep.control.lease import Lease
+from sweep.control.lease import MIN_TTL_S, Lease
+from sweep.control.lease_object import DEFAULT_TTL_S
 from sweep.errors import DeclarationError, StoreUnavailableError, SweepError
 from sweep.events import RunFinished, RunStarted
 from sweep.model.clock import Clock, file_stamp
@@ -24,7 +25,7 @@ from sweep.model.keys import sweep_record_key
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words
 from sweep.model.provenance import Actuals
-from sweep.plan.leaves import Ref, WorkSet, work_set
+from sweep.plan.leaves import Ref, WorkSet, with_dirt, work_set
 from sweep.plan.partitions import check_partitions, partition_cells
 from sweep.plan.planner import candidates
 from sweep.plan.scope import intersect, parse_scope
@@ -39,7 +40,6 @@ __all__ = ["SweepOptions", "SweepSummary", "new_run_id", "put_run_record", "swee
 
 log = logging.getLogger(__name__)
 
-DEFAULT_TTL_S = 900
 _RECORD_NAMES = 60
 
 
@@ -194,9 +194,7 @@ def _check(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> _Job:
     skipped: tuple[str, ...] = ()
     if options.leaves is None:
         found = discover_leaves(store, manifest)
-        work, skipped = found.work, found.skipped_records
-        if options.dirt_only:
-            work = work_set(_refs(work), shard_order, dirt_only=options.dirt_only)
+        work, skipped = with_dirt(found.work, options.dirt_only, shard_order), found.skipped_records
     else:
         work = work_set(options.leaves, shard_order, dirt_only=options.dirt_only)
     return _Job(
@@ -227,15 +225,11 @@ def _check_options(options: SweepOptions) -> None:
             f"the run id is {options.run_id!r}: leave it out for a fresh one", kind="run-id"
         )
     ttl_s = options.lease_ttl_s
-    if type(ttl_s) is not int or ttl_s < 1:
-        raise DeclarationError(f"lease ttl {ttl_s!r}: expected whole seconds, at least 1", kind="ttl")
-
-
-def _refs(work: WorkSet) -> list[Ref]:
-    return [
-        (word, None if code < 0 else work.labels[code])
-        for word, code in zip(work.words.tolist(), work.codes.tolist(), strict=True)
-    ]
+    if type(ttl_s) is not int or ttl_s < MIN_TTL_S:
+        raise DeclarationError(
+            f"lease ttl {ttl_s!r}: expected whole seconds, at least {MIN_TTL_S} (default {DEFAULT_TTL_S})",
+            kind="lease-ttl",
+        )
 
 
 class _Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from typing import Any
 
 import mortie
@@ -186,6 +187,22 @@ def test_damage_anywhere_is_an_artifact_error_or_goes_unseen() -> None:
         except ArtifactError:
             refused += 1
     assert refused > 20
+
+
+def test_no_object_is_kept_for_a_leaf() -> None:
+    n_leaves = 100_000
+    words = np.arange(n_leaves, dtype=np.uint64)
+    data = write_run_record(words, [f"year-{2000 + row % 7}" for row in range(n_leaves)])
+    read_run_record(data)
+    tracemalloc.start()
+    try:
+        record = read_run_record(data)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert record.codes is not None
+    assert record.codes.labels == tuple(f"year-{year}" for year in range(2000, 2007))
+    assert held < 13 * n_leaves
 
 
 @pytest.mark.parametrize("windows", [None, ["2019", "all", None]])

@@ -10,7 +10,7 @@ import pytest
 
 from sweep.errors import DeclarationError
 from sweep.model.nodes import decimals_of, word_of, words_of
-from sweep.plan.leaves import NO_WINDOW, WorkSet, work_set, work_set_of_arrays
+from sweep.plan.leaves import NO_WINDOW, WindowCodes, WorkSet, with_dirt, work_set, work_set_of_arrays
 
 
 def entries(work: WorkSet) -> list[tuple[str, str | None]]:
@@ -104,10 +104,31 @@ def test_arrays_and_refs_give_the_same_set() -> None:
     windows = ["2020", "2019", "2019", "2019", "2020"]
     words = words_of(texts)
     expected = entries(work_set(list(zip(words.tolist(), windows, strict=True)), 3))
-    for column in (windows, np.array(windows), np.array(windows, dtype=object)):
+    codes = WindowCodes(
+        codes=np.array([0, 1, 2, 2, 3], dtype=np.int32), labels=("2020", "2019", "2019", "2020")
+    )
+    for column in (windows, np.array(windows), np.array(windows, dtype=object), codes):
         assert entries(work_set_of_arrays(words, column, 3)) == expected
     signed = words[words < 1 << 63].astype(np.int64)
     assert entries(work_set_of_arrays(signed, None, 3)) == [("1111", None), ("1112", None)]
+
+
+def test_codes_without_a_window_have_none() -> None:
+    codes = WindowCodes(codes=np.array([1, NO_WINDOW, 0], dtype=np.int32), labels=("b", "a"))
+    assert codes.texts() == ("a", None, "b")
+    work = work_set_of_arrays(words_of(["1112"] * 3), codes, 3)
+    assert entries(work) == [("1112", None), ("1112", "a"), ("1112", "b")]
+
+
+def test_dirt_comes_to_a_work_set_as_if_it_had_been_there() -> None:
+    refs: list[Any] = [(word_of("1112"), "2019"), word_of("21")]
+    dirt: list[Any] = [word_of("1112"), (word_of("1113"), "a"), word_of("-21")]
+    expected = work_set(refs, 3, dirt_only=dirt)
+    found = with_dirt(work_set(refs, 3), dirt, 3)
+    assert entries(found) == entries(expected)
+    assert found.skipped == expected.skipped == ("21", "-21")
+    assert decimals_of(found.dirt) == decimals_of(expected.dirt) == ["1113"]
+    assert found.n_dirt_only == expected.n_dirt_only == 1
 
 
 def test_labels_are_kept_as_given() -> None:

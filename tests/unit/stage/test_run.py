@@ -107,7 +107,7 @@ def test_a_fresh_run_id() -> None:
         ({"families": ["stats", "moc"]}, "stats, moc"),
         ({"touch_policy": "sometimes"}, "'sometimes'"),
         ({"lease_ttl_s": 0}, "0"),
-        ({"lease_ttl_s": 1}, "1"),
+        ({"lease_ttl_s": 2}, "2: expected whole seconds, at least 3"),
         ({"lease_ttl_s": True}, "True"),
         ({"lease_ttl_s": 60.0}, "60.0"),
         ({"lease_ttl_s": "900"}, "'900'"),
