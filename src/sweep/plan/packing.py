@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -75,18 +75,7 @@ class FanOut:
 
     def subset(self, keep: NDArray[np.bool_]) -> FanOut:
         """The same fan-out with some of its nodes."""
-        return FanOut(
-            order_tuple=self.order_tuple,
-            unit=self.unit,
-            window=self.window,
-            nodes=self.nodes[keep],
-            words=self.words,
-            codes=self.codes,
-            labels=self.labels,
-            starts=self.starts[keep],
-            stops=self.stops[keep],
-            dirt=self.dirt,
-        )
+        return replace(self, nodes=self.nodes[keep], starts=self.starts[keep], stops=self.stops[keep])
 
     def costs(self) -> NDArray[np.int64]:
         """Bytes that each node and its leaves add to an event, shape (n_nodes,)."""
@@ -160,10 +149,7 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """The batch cut in two; it has at least two nodes."""
         middle = (self.start + self.stop) // 2
-        return (
-            Batch(fan_out=self.fan_out, start=self.start, stop=middle),
-            Batch(fan_out=self.fan_out, start=middle, stop=self.stop),
-        )
+        return replace(self, stop=middle), replace(self, start=middle)
 
 
 def fan_outs(
@@ -292,7 +278,7 @@ def _fitting(batch: Batch, cap_bytes: int, measure: Callable[[Batch], int]) -> l
             "n_dirt_only": len(batch.dirt_only()),
         },
     )
-    return [Batch(fan_out=batch.fan_out, start=batch.start, stop=batch.stop, discover=True)]
+    return [replace(batch, discover=True)]
 
 
 def check_knob(name: str, value: object, *, least: int, none_means: str | None = None) -> int | None:
