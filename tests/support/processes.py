@@ -39,10 +39,10 @@ class Ended(tuple[int, str, str]):
         return self[2]
 
 
-def end(process: subprocess.Popen[str]) -> Ended:
+def end(process: subprocess.Popen[str], *, timeout_s: float = _TIMEOUT_S) -> Ended:
     """Wait until the process ends by itself."""
     try:
-        out, err = process.communicate(timeout=_TIMEOUT_S)
+        out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

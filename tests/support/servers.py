@@ -67,11 +67,11 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def moto() -> Iterator[S3Server]:
+def moto(**env: str) -> Iterator[S3Server]:
     """moto's server: its conditional writes are checked, though not atomically."""
     port = _free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with _running("moto", command, port, {}) as endpoint:
+    with _running("moto", command, port, env) as endpoint:
         yield S3Server(name="moto", endpoint=endpoint, atomic=False)
 
 
