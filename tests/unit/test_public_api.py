@@ -20,6 +20,7 @@ PUBLIC = {
     "DeclarationError",
     "FleetOptions",
     "FleetSummary",
+    "FleetUnreachableError",
     "ForeignWriteError",
     "LeaseHeldError",
     "LeaseLostError",
