@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from os import PathLike, fspath
 from typing import Any
 
 from sweep.events import Observer, ignore
 from sweep.plan.leaves import Ref
 from sweep.stage.run import SweepOptions, SweepSummary, sweep_store
-from sweep.store.base import ObjectStore
-from sweep.store.open import StoreOptions, open_store
+from sweep.store.open import StoreLike, StoreOptions, as_store
 from sweep.system import system_runtime
 
 __all__ = ["run_local"]
 
 
 def run_local(
-    store: str | PathLike[str] | ObjectStore,
+    store: StoreLike,
     *,
     scope: Any,
     leaves: Iterable[Ref | int] | None = None,
@@ -59,10 +57,5 @@ def run_local(
     SweepError
         As :func:`sweep.stage.run.sweep_store`.
     """
-    opened = (
-        store
-        if isinstance(store, ObjectStore)
-        else open_store(fspath(store), store_options or StoreOptions())
-    )
     asked = replace(options or SweepOptions(), scope=scope, leaves=leaves)
-    return sweep_store(opened, asked, system_runtime(observer))
+    return sweep_store(as_store(store, store_options), asked, system_runtime(observer))

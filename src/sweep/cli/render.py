@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweep.read.info import CoverageInfo, LeafCounts, LeaseInfo, StoreInfo, SweepInfo
+from sweep.read.places import km_text
 
 __all__ = ["render_info"]
 
@@ -136,7 +137,7 @@ def _levels(info: StoreInfo) -> Table:
             first = (
                 str(level.node_order),
                 str(level.cell_order),
-                _km(level.cell_km),
+                km_text(level.cell_km),
                 level.regime.removeprefix("stage-"),
             )
             cells = [Text(text if place == 0 else "") for text in first]
@@ -145,10 +146,6 @@ def _levels(info: StoreInfo) -> Table:
             cells += [_number(name, getattr(counts, name)) for name in counters]
             table.add_row(*cells)
     return table
-
-
-def _km(km: float) -> str:
-    return f"{km:,.0f} km" if km >= 100 else f"{km:.3g} km"
 
 
 def _number(name: str, count: int) -> Text:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sweep.errors import DeclarationError
 from sweep.model.fields import LANES
 from sweep.model.nodes import word_of
+from sweep.read.cells import lanes_of
 from sweep.read.digests import DigestArray
 
 __all__ = ["SweepAccessor"]
@@ -113,9 +114,7 @@ class SweepAccessor:
         variable = self._variable(field)
         if variable.attrs.get("class") != "packed":
             raise self._other(field, "packed", "composition")
-        words = np.asarray(variable.values, dtype=np.uint64)
-        shifts = np.arange(0, 8 * len(LANES), 8, dtype=np.uint64)
-        values = ((words[..., None] >> shifts) & np.uint64(0xFF)).astype(np.uint8)
+        values = lanes_of(np.asarray(variable.values, dtype=np.uint64))
         coords = {**self._coords(field), "lane": list(LANES)}
         return xarray.DataArray(values, coords, (*variable.dims, "lane"), name=field)
 

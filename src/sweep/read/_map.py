@@ -1,7 +1,7 @@
 """The drawing itself: polygons on a plain map of longitudes and latitudes.
 
 Imported when something is drawn, for matplotlib is an optional extra. No figure of the
-caller's session is touched, and no window is opened.
+caller's is touched, and no window is opened.
 """
 
 from __future__ import annotations

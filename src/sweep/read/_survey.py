@@ -11,7 +11,7 @@ Source: format 3.4 (states); semantics 2.5 (candidates), 7.1 (generation); docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,7 @@ from sweep.model.nodes import Words, ancestors, decimals_of
 from sweep.model.provenance import Generation
 from sweep.model.windows import ALL
 from sweep.plan.leaves import WorkSet
-from sweep.plan.runs import run_starts
-from sweep.read.places import distinct_ancestors_of
+from sweep.plan.runs import distinct_ancestors, run_starts
 from sweep.store.base import ObjectStore
 
 __all__ = ["Counts", "LeafCounts", "Survey", "survey"]
@@ -184,7 +183,7 @@ def _sample(manifest: Manifest, shards: Words, n_stems: int, limit: int | None) 
     everything = _Sample(keep=np.ones(len(shards), dtype=np.bool_), split=0)
     orders = [level.node_order for level in manifest.ladder.levels]
     n_overview_stems = n_stems + manifest.closes
-    n_nodes = {k: len(distinct_ancestors_of(shards, k)) for k in (*orders, manifest.shard_order)}
+    n_nodes = {k: len(distinct_ancestors(shards, k)) for k in (*orders, manifest.shard_order)}
     total = len(shards) * n_stems + sum(n_nodes[k] * n_overview_stems for k in orders)
     if limit is None or total <= limit:
         return everything
@@ -196,7 +195,7 @@ def _sample(manifest: Manifest, shards: Words, n_stems: int, limit: int | None) 
         if above + n_nodes[k] * n_overview_stems > limit / 2:
             break
         split, above = k + 1, above + n_nodes[k] * n_overview_stems
-    nodes = distinct_ancestors_of(shards, depth)
+    nodes = distinct_ancestors(shards, depth)
     n_picked = max(1, min(len(nodes), int((limit - above) / (total / len(nodes)))))
     picked = nodes[np.linspace(0, len(nodes) - 1, n_picked).astype(np.int64)]
     own = ancestors(shards, depth)
@@ -244,8 +243,8 @@ class _Surveyor:
             stamp=np.full(n_shards, -1, dtype=np.int64),
         )
         places = np.flatnonzero(self._sample.keep)
-        keys = [column_key(node, stem) for node in decimals_of(self._shards[places])]
-        for place, each in self._open(keys, "zagg_column"):
+        opened = self._open(self._shards[places], lambda node: column_key(node, stem), "zagg_column")
+        for place, each in opened:
             shard = places[place]
             columns.state[shard] = _state(each)
             if isinstance(each, StoredSource):
@@ -264,17 +263,18 @@ class _Surveyor:
         above = ancestors(self._shards, level.node_order)
         starts = run_starts(above)
         nodes, whole = above[starts], _reduce(np.logical_and, self._sample.keep, starts)
-        n_leaves, newest = self._beneath(columns, starts)
+        n_leaves, newest, texts = self._beneath(columns, starts)
         expected = _reduce(np.logical_or, wanted, starts)
         places = np.flatnonzero(expected & (whole | (level.node_order < self._sample.split)))
         state = np.full(len(nodes), _NOT_OPENED, dtype=np.int8)
         stale = np.zeros(len(nodes), dtype=np.bool_)
-        keys = [overview_key(node, stem) for node in decimals_of(nodes[places])]
-        for place, each in self._open(keys, "zagg_overview"):
+        opened = self._open(nodes[places], lambda node: overview_key(node, stem), "zagg_overview")
+        for place, each in opened:
             at = places[place]
             state[at] = _state(each)
             if isinstance(each, StoredSource):
-                stale[at] = not _is_current(each, level, int(n_leaves[at]), newest[at])
+                stamp = texts[newest[at]] if newest[at] >= 0 else None
+                stale[at] = not _is_current(each, level, int(n_leaves[at]), stamp)
         absent, without_source = state == _MISSING, whole & (n_leaves == 0)
         return Counts(
             window=stem,
@@ -288,9 +288,13 @@ class _Surveyor:
             unreadable=int((state == _UNREADABLE).sum()),
         )
 
-    def _open(self, keys: Sequence[str], block_name: str) -> Iterator[tuple[int, Opened]]:
-        for first in range(0, len(keys), _AT_ONCE):
-            opened = open_sources(self._store, keys[first : first + _AT_ONCE], block_name)
+    def _open(
+        self, nodes: Words, key_of: Callable[[str], str], block_name: str
+    ) -> Iterator[tuple[int, Opened]]:
+        """Each node's artifact with its place among ``nodes``, some at a time."""
+        for first in range(0, len(nodes), _AT_ONCE):
+            keys = [key_of(node) for node in decimals_of(nodes[first : first + _AT_ONCE])]
+            opened = open_sources(self._store, keys, block_name)
             self.n_opened += len(opened)
             for place, each in enumerate(opened, start=first):
                 if isinstance(each, Unreadable):
@@ -299,8 +303,11 @@ class _Surveyor:
 
     def _beneath(
         self, columns: Sequence[_Columns], starts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], list[str | None]]:
-        """What the columns under each node add up to: leaves, and the newest stamp as text."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+        """What the columns under each node add up to: leaves, and the newest stamp.
+
+        Stamps are places in the sorted texts that come third, -1 where there is none.
+        """
         # Stamps compare as text, so the numbers that were given them are ranked by it.
         texts = sorted(self._stamps)
         rank = np.full(len(texts) + 1, -1, dtype=np.int64)
@@ -311,7 +318,7 @@ class _Surveyor:
             if len(starts):
                 n_leaves += np.add.reduceat(each.n_leaves, starts)
                 newest = np.maximum(newest, np.maximum.reduceat(rank[each.stamp], starts))
-        return n_leaves, [texts[place] if place >= 0 else None for place in newest.tolist()]
+        return n_leaves, newest, texts
 
 
 def _state(each: Opened) -> int:

@@ -9,18 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweep.artifacts.reading import Block, read_blocks
 from sweep.artifacts.source import BlockRequest, StoredSource, Unreadable, open_sources
 from sweep.errors import ArtifactError, DeclarationError
 from sweep.fold.level import Cells
 from sweep.fold.ragged import Ragged, concat
-from sweep.model.fields import ArraySpec, DigestField, Field
+from sweep.model.fields import LANES, ArraySpec, DigestField, Field
 from sweep.model.nodes import Words, decimals_of
 from sweep.read.places import Catalogue, Rung
 from sweep.store.base import ObjectStore
 
-__all__ = ["LevelCells", "choose_fields", "read_level"]
+__all__ = ["LevelCells", "choose_fields", "lanes_of", "read_level"]
 
 _AT_ONCE = 256
 _SHOWN = 5
@@ -79,6 +80,12 @@ def choose_fields(catalogue: Catalogue, names: Iterable[str] | None) -> tuple[Fi
     return tuple(each for each in fields if each.name in wanted)
 
 
+def lanes_of(words: Words) -> NDArray[np.uint8]:
+    """The eight bytes of composition words, in a last axis that follows :data:`~sweep.model.fields.LANES`."""
+    shifts = np.arange(0, 8 * len(LANES), 8, dtype=np.uint64)
+    return ((words[..., None] >> shifts) & np.uint64(0xFF)).astype(np.uint8)
+
+
 def read_level(
     catalogue: Catalogue,
     rung: Rung,
@@ -119,25 +126,25 @@ def read_level(
     Notes
     -----
     Holds every cell of the chosen fields, the ragged ones twice while they are joined, and
-    one root document (some kB) for each node. Some hundred nodes are in flight at a time.
+    the documents of some hundred nodes at a time.
     """
     nodes = catalogue.nodes(rung, scope)
-    names = decimals_of(nodes)
-    opened = open_sources(catalogue.store, [rung.key(node, stem) for node in names], rung.block_name)
     specs = [spec for each in fields for spec in _arrays(each, companions=companions)]
     reader = _Reader(catalogue.store, rung, specs)
     missing: list[str] = []
     unreadable: list[str] = []
-    for first in range(0, len(opened), _AT_ONCE):
+    for first in range(0, len(nodes), _AT_ONCE):
+        names = decimals_of(nodes[first : first + _AT_ONCE])
+        opened = open_sources(catalogue.store, [rung.key(node, stem) for node in names], rung.block_name)
         sources: list[tuple[int, StoredSource]] = []
-        for place in range(first, min(first + _AT_ONCE, len(opened))):
-            match opened[place]:
+        for place, (node, each) in enumerate(zip(names, opened, strict=True), start=first):
+            match each:
                 case StoredSource() as source:
                     sources.append((place, source))
                 case Unreadable() as bad:
                     unreadable.append(f"{bad.key}: {bad.reason}")
                 case _:
-                    missing.append(names[place])
+                    missing.append(node)
         unreadable += reader.read(sources, skip_unreadable=skip_unreadable)
     if unreadable and not skip_unreadable:
         raise _damaged(catalogue.store.root, unreadable)

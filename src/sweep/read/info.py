@@ -25,6 +25,8 @@ from sweep.read._survey import Counts, LeafCounts, Survey, survey
 from sweep.read.places import cell_km, windows_of
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
+from sweep.store.open import StoreLike, StoreOptions, as_store
+from sweep.system import SystemClock
 
 __all__ = [
     "Counts",
@@ -188,15 +190,23 @@ class StoreInfo:
 
 
 def store_info(
-    store: ObjectStore, *, clock: Clock, deep: bool = False, limit: int = DEFAULT_LIMIT
+    store: StoreLike,
+    *,
+    options: StoreOptions | None = None,
+    clock: Clock | None = None,
+    deep: bool = False,
+    limit: int = DEFAULT_LIMIT,
 ) -> StoreInfo:
     """Say what a store is. Reads only.
 
     Parameters
     ----------
-    store : ObjectStore
-    clock : Clock
-        For the age of a heartbeat.
+    store : str, path or ObjectStore
+        A folder, ``file://``, ``s3://bucket/prefix``, or a store that is open already.
+    options : StoreOptions, optional
+        How to reach an address on S3.
+    clock : Clock, optional
+        For the age of a heartbeat; the machine's own where None.
     deep : bool
         Open every artifact, however many there are.
     limit : int
@@ -215,6 +225,7 @@ def store_info(
     Damage inside the store is counted and named in ``problems``, never raised. What *stale*
     sees, and what it cannot, is said in :mod:`sweep.read._survey`.
     """
+    store = as_store(store, options)
     manifest = read_manifest(store)
     found = discover_leaves(store, manifest)
     raw_coverage = store.get(COVERAGE)
@@ -229,7 +240,7 @@ def store_info(
         limit=None if deep else limit,
     )
     sweeps, sweep_problems = _sweeps(store)
-    lease, lease_problems = _lease(store, clock)
+    lease, lease_problems = _lease(store, clock or SystemClock())
     coverage_info = _coverage(coverage, raw_coverage, found)
     return StoreInfo(
         root=store.root,

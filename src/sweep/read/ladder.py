@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.model.windows import ALL
 from sweep.read.level import level_dataset
-from sweep.read.places import Catalogue, StoreLike, as_store, cell_km, read_catalogue
-from sweep.store.open import StoreOptions
+from sweep.read.places import Catalogue, cell_km, km_text, read_catalogue
+from sweep.store.open import StoreLike, StoreOptions, as_store
 
 if TYPE_CHECKING:
     import xarray
@@ -50,7 +50,7 @@ class LevelRow:
         return (
             str(self.node_order),
             str(self.cell_order),
-            f"{self.cell_km:,.0f} km" if self.cell_km >= 100 else f"{self.cell_km:.3g} km",
+            km_text(self.cell_km),
             f"{self.n_nodes:,}",
             "leaf columns" if self.is_leaf else "overviews",
             ", ".join(self.windows) or "-",

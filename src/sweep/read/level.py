@@ -18,8 +18,8 @@ from sweep.model.fields import DigestField, ExactField, Field, PackedField
 from sweep.model.nodes import Words
 from sweep.read.cells import LevelCells, choose_fields, read_level
 from sweep.read.digests import DigestArray
-from sweep.read.places import Catalogue, StoreLike, as_store, import_extra, read_catalogue
-from sweep.store.open import StoreOptions
+from sweep.read.places import Catalogue, import_extra, read_catalogue
+from sweep.store.open import StoreLike, StoreOptions, as_store
 
 if TYPE_CHECKING:
     import xarray

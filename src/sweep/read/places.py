@@ -5,7 +5,6 @@ Source: format 2.1 (levels), 1.4 (stems), 8 (coverage); semantics 2.1, 2.5.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,23 +19,21 @@ from sweep.errors import DeclarationError
 from sweep.model.keys import column_key, overview_key
 from sweep.model.ladder import Level
 from sweep.model.manifest import Manifest
-from sweep.model.nodes import BASES, Words, ancestors, is_decimal, path_of, words_of
+from sweep.model.nodes import BASES, Words, is_decimal, path_of, words_of
 from sweep.model.windows import ALL, is_label
 from sweep.plan.planner import candidates
+from sweep.plan.runs import distinct_ancestors
 from sweep.plan.scope import admit, parse_scope
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
-from sweep.store.open import StoreOptions, open_store
 
 __all__ = [
     "EARTH_RADIUS_KM",
     "Catalogue",
     "Rung",
-    "StoreLike",
-    "as_store",
     "cell_km",
-    "distinct_ancestors_of",
     "import_extra",
+    "km_text",
     "read_catalogue",
     "windows_of",
 ]
@@ -44,16 +41,7 @@ __all__ = [
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the WGS84 ellipsoid, (2a + b) / 3."""
 
-type StoreLike = str | os.PathLike[str] | ObjectStore
-
 _COLUMN_DIR = re.compile(r"[0-9A-Za-z-]{1,32}\.pyramid\.zarr")
-
-
-def as_store(store: StoreLike, options: StoreOptions | None = None) -> ObjectStore:
-    """``store`` itself, or the store at that address."""
-    if isinstance(store, str | os.PathLike):
-        return open_store(store, options or StoreOptions())
-    return store
 
 
 def import_extra(module: str, extra: str) -> Any:
@@ -81,10 +69,9 @@ def cell_km(order: int) -> float:
     return float(np.sqrt(4 * np.pi / (12 * 4**order)) * EARTH_RADIUS_KM)
 
 
-def distinct_ancestors_of(shards: Words, node_order: int) -> Words:
-    """The nodes of ``node_order`` above sorted shards, sorted."""
-    above = ancestors(shards, node_order)
-    return above[np.concatenate([[True], above[1:] != above[:-1]])] if len(above) else above
+def km_text(km: float) -> str:
+    """A length as people read it."""
+    return f"{km:,.0f} km" if km >= 100 else f"{km:.3g} km"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +172,7 @@ class Catalogue:
         ``scope`` is None for all of them, or what
         :func:`~sweep.plan.scope.parse_scope` reads.
         """
-        nodes = distinct_ancestors_of(self.shards, rung.level.node_order)
+        nodes = distinct_ancestors(self.shards, rung.level.node_order)
         return nodes[admit(nodes, parse_scope(scope))]
 
 

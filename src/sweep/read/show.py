@@ -12,9 +12,9 @@ from sweep.errors import DeclarationError
 from sweep.fold.exact import is_missing
 from sweep.fold.ragged import Ragged
 from sweep.model.fields import LANES, DigestField, ExactField, Field, PackedField
-from sweep.read.cells import LevelCells, choose_fields, read_level
+from sweep.read.cells import LevelCells, choose_fields, lanes_of, read_level
 from sweep.read.digests import DigestArray
-from sweep.read.places import Catalogue, cell_km, import_extra, read_catalogue
+from sweep.read.places import Catalogue, cell_km, import_extra, km_text, read_catalogue
 from sweep.store.base import ObjectStore
 
 __all__ = ["DrawnLevel", "draw_level"]
@@ -189,8 +189,7 @@ def _values(
             return values, ~is_missing(raw, field.fill) & np.isfinite(values)
         case PackedField():
             assert not isinstance(raw, Ragged)
-            shifts = np.arange(0, 8 * len(LANES), 8, dtype=np.uint64)
-            lanes = (raw[:, None] >> shifts) & np.uint64(0xFF)
+            lanes = lanes_of(raw)
             if lane is not None:
                 return lanes[:, LANES.index(lane)] / 255, raw != field.fill
             return lanes.argmax(axis=1).astype(np.float64), raw != field.fill
@@ -208,11 +207,8 @@ def _label(field: Field, quantile: float, lane: str | None) -> str:
 
 def _subtitle(cells: LevelCells, catalogue: Catalogue) -> str:
     level = cells.rung.level
-    size = cell_km(level.cell_order)
-    parts = [
-        f"level {level.node_order}",
-        f"cells of order {level.cell_order}, " + (f"{size:,.0f} km" if size >= 10 else f"{size:.2g} km"),
-    ]
+    size = km_text(cell_km(level.cell_order))
+    parts = [f"level {level.node_order}", f"cells of order {level.cell_order}, {size}"]
     if catalogue.manifest.is_windowed:
         parts.append("all time" if cells.stem == "all" else f"window {cells.stem}")
     left_out = len(cells.missing) + len(cells.unreadable)

@@ -20,7 +20,9 @@ from sweep.store.base import ObjectStore, check_key
 from sweep.store.local import LocalStore, open_local
 from sweep.store.remote import RemoteStore, memory_client
 
-__all__ = ["StoreOptions", "open_store"]
+__all__ = ["StoreLike", "StoreOptions", "as_store", "open_store"]
+
+type StoreLike = str | os.PathLike[str] | ObjectStore
 
 _S3_CONCURRENCY = 32
 _FORMS = "a folder, file:///folder, s3://bucket/prefix or memory://name"
@@ -120,6 +122,13 @@ def open_store(address: str | os.PathLike[str], options: StoreOptions = _DEFAULT
             bucket, prefix = _split(rest, text)
             return _s3(bucket, prefix, options)
     raise _malformed(text, f"the scheme {scheme!r} is not offered")
+
+
+def as_store(store: StoreLike, options: StoreOptions | None = None) -> ObjectStore:
+    """``store`` itself, or the store at that address. Raises as :func:`open_store`."""
+    if isinstance(store, str | os.PathLike):
+        return open_store(store, options or _DEFAULTS)
+    return store
 
 
 def _malformed(address: str, problem: str) -> DeclarationError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import mortie
@@ -258,6 +259,20 @@ class TestSample:
 
     def test_a_store_within_the_limit_is_no_sample(self, many: Objects) -> None:
         assert not describe(many, limit=24 + sum(overviews(many).values())).is_sample
+
+
+def test_a_few_artifacts_at_a_time_are_counted_alike(many: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = loaded(many)
+    expected = describe(store)
+    monkeypatch.setattr("sweep.read._survey._AT_ONCE", 5)
+    assert describe(store) == expected
+
+
+def test_an_address_will_do(tmp_path: Path, swept: Objects) -> None:
+    for key, data in swept.items():
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(data)
+    assert store_info(tmp_path).levels == describe(swept).levels
 
 
 def test_it_is_json(windowed: Objects) -> None:

@@ -17,7 +17,7 @@ from tests.support.synthetic import make_store
 
 from sweep.errors import ArtifactError, DeclarationError
 from sweep.model.fields import LANES
-from sweep.model.nodes import decimals_of
+from sweep.model.nodes import decimals_of, path_of
 from sweep.read.digests import DigestArray
 from sweep.read.ladder import open_ladder
 from sweep.read.level import nested_ids, open_level
@@ -167,6 +167,18 @@ def test_xdggs_knows_the_grid(swept: Objects) -> None:
     np.testing.assert_array_equal(
         found.sweep.count("h_tdigest"), level.sweep.count("h_tdigest").values[places]
     )
+
+
+def test_nodes_are_opened_and_read_some_at_a_time(many: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = open_objects(many, 3)
+    monkeypatch.setattr("sweep.read.cells._AT_ONCE", 5)
+    store = CountingStore(loaded(many))
+    xr.testing.assert_identical(open_level(store, 3).drop_attrs(), expected.drop_attrs())
+    read = [key for _, key in store.log]
+    leaves = [path_of(node) for node in nodes_of(many, 3, "all.pyramid.zarr")]
+    roots = [read.index(f"{leaf}/all.pyramid.zarr/zarr.json") for leaf in leaves]
+    chunks = [place for place, key in enumerate(read) if "/c/" in key]
+    assert min(chunks) < max(roots), "no document waits for all the others"
 
 
 class TestWhatIsRead:
