@@ -57,6 +57,7 @@ class CloseFold:
         except FATAL:
             raise
         except SweepError as error:
+            self._context.end_where_gone(error)
             self._fail(f"{path_of(node)}: {error.message}")
             return
         slots = self._windows(level, node, labels)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from sweep.artifacts.documents import Templates
 from sweep.artifacts.source import ForeignGuard
 from sweep.artifacts.writer import Writer
+from sweep.errors import StoreUnavailableError, SweepError
 from sweep.events import Observer
 from sweep.model.clock import Clock, timestamp
+from sweep.model.keys import MANIFEST
 from sweep.model.manifest import Manifest
 from sweep.stage.folding import Folder
 from sweep.store.base import ObjectStore
@@ -45,6 +47,18 @@ class PassContext:
     folder: Folder
     writer: Writer
     runtime: Runtime
+
+    def end_where_gone(self, error: SweepError) -> None:
+        """Return where work that failed with ``error`` may be passed over and the rest go on.
+
+        Raises
+        ------
+        AccessError, StoreUnavailableError
+            The store does not give its manifest either: every further call would wait for its
+            timeout and fail.
+        """
+        if isinstance(error, StoreUnavailableError):
+            self.store.get(MANIFEST)
 
 
 def pass_context(

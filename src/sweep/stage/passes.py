@@ -221,6 +221,7 @@ def _run_unit(context: PassContext, node: NodePlan, unit: Unit) -> tuple[Tally, 
     except SweepError as error:
         if not context.manifest.is_windowed:
             raise
+        context.end_where_gone(error)
         text = f"{type(error).__name__}: {error.message}"
         log.warning(
             "unit failed",
