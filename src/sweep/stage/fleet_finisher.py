@@ -37,12 +37,11 @@ DEFAULT_TTL_S = 900
 def already_finished(raw: bytes | None, run_started: str) -> bool:
     """Whether ``finisher.json`` says that the drive which began at ``run_started`` is over.
 
-    A drive begun later, under the same run id, is not.
+    A drive begun later, under the same run id, is not; nor is one of which it does not say
+    when it ended, as the reference's does not.
     """
-    if raw is None:
-        return False
-    finished_at = json_object(raw).get("finished_at")
-    return not isinstance(finished_at, str) or finished_at > run_started
+    finished_at = json_object(raw).get("finished_at") if raw is not None else None
+    return isinstance(finished_at, str) and finished_at > run_started
 
 
 def finish_fleet(
