@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,12 +18,13 @@ def dask_cluster(n_workers: int = 1, *, allowed_failures: int = 0) -> Iterator[s
         "distributed.scheduler.allowed-failures": allowed_failures,
         "distributed.comm.timeouts.connect": "10s",
     }
-    with dask.config.set(settings), warnings.catch_warnings():
+    with dask.config.set(settings):
         cluster = LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            # Any free port: the default is taken where tests run side by side.
+            dashboard_address="127.0.0.1:0",
             silence_logs=50,
         )
         try:

@@ -3,6 +3,10 @@
 One event in ``submit`` is one request on the wire, unless the service said that it did
 nothing with it. Needs the extra ``aws``.
 
+Fan-outs are wide by threads over one client. What bounds them is the processor time of
+signing, about 1 ms a request: 64 threads against a server that takes 30 ms sent 750 a
+second, an asyncio client (aiobotocore) 790.
+
 Source: semantics 12.5.
 """
 
