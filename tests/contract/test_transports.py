@@ -79,6 +79,7 @@ def scheduler() -> Iterator[str]:
 
 class TestDask(TransportContract):
     name = "dask"
+    patience_s = 60.0
 
     @pytest.fixture
     def transport(self, scheduler: str) -> Iterator[Transport]:

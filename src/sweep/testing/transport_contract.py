@@ -7,6 +7,7 @@ in the class's attributes what it cannot do, and the suite holds it to that word
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,6 +42,8 @@ class TransportContract:
         ``close(cancel=True)`` drops what has not started; otherwise it is out of reach.
     crosses_processes : bool
         Events leave this process, so that a store in its memory is refused.
+    patience_s : float
+        How long what should happen may take; more where workers are slow to start.
     """
 
     name: ClassVar[str]
@@ -50,6 +53,7 @@ class TransportContract:
     lost_to: ClassVar[str] = "killed"
     drops: ClassVar[bool] = True
     crosses_processes: ClassVar[bool] = True
+    patience_s: ClassVar[float] = 20.0
 
     @pytest.fixture
     def transport(self) -> Transport:
@@ -59,6 +63,9 @@ class TransportContract:
     @pytest.fixture
     def notes(self, tmp_path: Path) -> Notes:
         return Notes(tmp_path)
+
+    def eventually[T](self, look: Callable[[], T]) -> T:
+        return eventually(look, timeout_s=self.patience_s)
 
     @pytest.mark.parametrize(
         "more",
@@ -77,21 +84,21 @@ class TransportContract:
         assert transport.submit([Envelope(key="k", payload=payload)]) == [
             Submission(key="k", delivery=ACCEPTED)
         ]
-        assert eventually(lambda: notes.seen("one")) == [payload]
+        assert self.eventually(lambda: notes.seen("one")) == [payload]
 
     def test_spelling_of_an_event_is_kept(self, transport: Transport, notes: Notes) -> None:
         payload = json.dumps(json.loads(notes.event("one")), indent=3).encode() + b"\n"
         transport.submit([Envelope(key="k", payload=payload)])
-        assert eventually(lambda: notes.seen("one")) == [payload]
+        assert self.eventually(lambda: notes.seen("one")) == [payload]
 
     def test_many_events_arrive_once_each(self, transport: Transport, notes: Notes) -> None:
         names = [f"event-{number}" for number in range(50)]
         outcomes = transport.submit([Envelope(key=name, payload=notes.event(name)) for name in names])
         assert [outcome.key for outcome in outcomes] == names
         assert {outcome.delivery for outcome in outcomes} == {ACCEPTED}
-        eventually(lambda: all(map(notes.is_done, names)))
+        self.eventually(lambda: all(map(notes.is_done, names)))
         assert [len(notes.seen(name)) for name in names] == [1] * len(names)
-        assert eventually(lambda: transport.pending() == 0)
+        assert self.eventually(lambda: transport.pending() == 0)
         assert transport.lost() == []
 
     def test_outcomes_stand_in_the_order_of_the_events(self, transport: Transport, notes: Notes) -> None:
@@ -110,7 +117,7 @@ class TransportContract:
         ]
         assert f"{len(too_large):,}" in outcomes[1].reason
         assert f"{transport.limits.payload_bytes:,}" in outcomes[1].reason
-        eventually(lambda: notes.is_done("a") and notes.is_done("c"))
+        self.eventually(lambda: notes.is_done("a") and notes.is_done("c"))
         assert notes.seen("big") == []
 
     def test_an_event_of_just_the_limit_is_taken(self, transport: Transport, notes: Notes) -> None:
@@ -122,7 +129,7 @@ class TransportContract:
             [Envelope(key="full", payload=payload), Envelope(key="over", payload=longer)]
         )
         assert (taken.delivery, refused.delivery) == (ACCEPTED, REFUSED)
-        assert eventually(lambda: notes.seen("full")) == [payload]
+        assert self.eventually(lambda: notes.seen("full")) == [payload]
 
     def test_a_store_in_memory_does_not_leave_its_process(self, transport: Transport, notes: Notes) -> None:
         payload = notes.event("memory", store_path="memory://here/store")
@@ -145,32 +152,32 @@ class TransportContract:
             return
         transport.submit([Envelope(key=name, payload=notes.event(name, "hold")) for name in ("one", "two")])
         assert transport.pending() == (2 if self.knows_pending else 0)
-        eventually(lambda: notes.seen("one"))
+        self.eventually(lambda: notes.seen("one"))
         assert not notes.is_done("one")
         for name in ("one", "two"):
             notes.release(name)
-        eventually(lambda: notes.is_done("one") and notes.is_done("two"))
-        eventually(lambda: transport.pending() == 0)
+        self.eventually(lambda: notes.is_done("one") and notes.is_done("two"))
+        self.eventually(lambda: transport.pending() == 0)
 
     def test_a_lost_event_is_named_once_and_the_next_is_served(
         self, transport: Transport, notes: Notes
     ) -> None:
         if not self.kills:
             transport.submit([Envelope(key="k", payload=notes.event("one", "raise"))])
-            eventually(lambda: notes.seen("one"))
+            self.eventually(lambda: notes.seen("one"))
             assert transport.lost() == []
             return
         for way in self.kills:
             transport.submit([Envelope(key=f"gone-{way}", payload=notes.event(f"lost-{way}", way))])
-            (lost,) = eventually(transport.lost)
+            (lost,) = self.eventually(transport.lost)
             assert isinstance(lost, Lost)
             assert (lost.key, lost.cause) == (f"gone-{way}", self.lost_to)
             assert lost.detail
             assert transport.lost() == []
             assert transport.pending() == 0
             transport.submit([Envelope(key="next", payload=notes.event(f"after-{way}"))])
-            eventually(partial(notes.is_done, f"after-{way}"))
-            eventually(lambda: transport.pending() == 0)
+            self.eventually(partial(notes.is_done, f"after-{way}"))
+            self.eventually(lambda: transport.pending() == 0)
             assert transport.lost() == []
 
     def test_closing_lets_what_was_accepted_end(self, transport: Transport, notes: Notes) -> None:
@@ -181,7 +188,7 @@ class TransportContract:
             assert all(map(notes.is_done, names))
             assert transport.pending() == 0
         else:
-            eventually(lambda: all(map(notes.is_done, names)))
+            self.eventually(lambda: all(map(notes.is_done, names)))
 
     def test_closing_twice_is_closing_once(self, transport: Transport, notes: Notes) -> None:
         transport.close()
@@ -199,7 +206,7 @@ class TransportContract:
             assert transport.lost() == []
             return
         transport.submit([Envelope(key="runs", payload=notes.event("runs", "hold"))])
-        eventually(lambda: notes.seen("runs"))
+        self.eventually(lambda: notes.seen("runs"))
         transport.submit([Envelope(key="waits", payload=notes.event("waits"))])
         notes.release("runs") if not self.drops else None
         transport.close(cancel=True)
@@ -210,7 +217,7 @@ class TransportContract:
             assert notes.seen("waits") == []
             notes.release("runs")
         else:
-            eventually(lambda: notes.is_done("waits"))
+            self.eventually(lambda: notes.is_done("waits"))
 
     def test_it_says_what_it_is(self, transport: Transport) -> None:
         assert transport.name == self.name
