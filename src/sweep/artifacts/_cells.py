@@ -34,6 +34,7 @@ class _ArrayRead:
     """One array range of one request."""
 
     place: int
+    source: StoredSource
     name: str
     path: str
     layout: ArrayLayout
@@ -114,7 +115,7 @@ def _array_reads(place: int, request: BlockRequest, names: Sequence[str]) -> lis
                 )
             )
         else:
-            reads.append(_ArrayRead(place, name, key, layout, request.start, request.stop))
+            reads.append(_ArrayRead(place, source, name, key, layout, request.start, request.stop))
     return reads
 
 
@@ -124,16 +125,17 @@ def _stored(request: BlockRequest) -> StoredSource:
 
 
 def _read_array(store: ObjectStore, read: _ArrayRead) -> Cells | ArtifactError:
+    chunks, size = read.chunks(), read.layout.chunk_cells
+    number, kept = read.source.straddling.pop(read.path, (-1, None))
+    pieces = [kept] if kept is not None and number == chunks.start else []
     try:
-        if read.layout.shard_cells is None:
-            pieces = [_plain_chunk(store, read, chunk) for chunk in read.chunks()]
-        else:
-            pieces = _sharded_chunks(store, read)
+        pieces += _chunks(store, read, range(chunks.start + len(pieces), chunks.stop))
     except ArtifactError as error:
         return _at(error, read.path)
-    first = read.chunks().start * read.layout.chunk_cells
-    joined = _join(pieces)
-    return slice_cells(joined, read.start - first, read.stop - first)
+    if read.stop < min(chunks.stop * size, read.layout.n_cells):
+        read.source.straddling[read.path] = (chunks.stop - 1, pieces[-1])
+    first = chunks.start * size
+    return slice_cells(_join(pieces), read.start - first, read.stop - first)
 
 
 def _join(pieces: Sequence[Cells]) -> Cells:
@@ -141,6 +143,12 @@ def _join(pieces: Sequence[Cells]) -> Cells:
         return pieces[0]
     ragged = [piece for piece in pieces if isinstance(piece, Ragged)]
     return concat(ragged) if ragged else np.concatenate([p for p in pieces if not isinstance(p, Ragged)])
+
+
+def _chunks(store: ObjectStore, read: _ArrayRead, chunks: range) -> list[Cells]:
+    if read.layout.shard_cells is None:
+        return [_plain_chunk(store, read, chunk) for chunk in chunks]
+    return _sharded_chunks(store, read, chunks)
 
 
 def _plain_chunk(store: ObjectStore, read: _ArrayRead, chunk: int) -> Cells:
@@ -151,14 +159,14 @@ def _plain_chunk(store: ObjectStore, read: _ArrayRead, chunk: int) -> Cells:
     return decode_chunk(raw, layout, layout.chunk_cells)
 
 
-def _sharded_chunks(store: ObjectStore, read: _ArrayRead) -> list[Cells]:
+def _sharded_chunks(store: ObjectStore, read: _ArrayRead, chunks: range) -> list[Cells]:
     layout = read.layout
     assert layout.shard_cells is not None
     per_shard = layout.shard_cells // layout.chunk_cells
     pieces: list[Cells] = []
-    for shard in range(read.chunks().start // per_shard, -(-read.chunks().stop // per_shard)):
-        first = max(read.chunks().start - shard * per_shard, 0)
-        last = min(read.chunks().stop - shard * per_shard, per_shard)
+    for shard in range(chunks.start // per_shard, -(-chunks.stop // per_shard)):
+        first = max(chunks.start - shard * per_shard, 0)
+        last = min(chunks.stop - shard * per_shard, per_shard)
         pieces += _shard(store, read, f"{read.path}/c/{shard}", range(first, last), per_shard)
     return pieces
 
@@ -167,14 +175,15 @@ def _shard(store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_sh
     layout = read.layout
     size = shard_index_bytes(layout)
     whole = store.get(key) if len(chunks) == per_shard else None
-    if whole is not None:
-        tail = whole[-size:] if layout.index_at_end else whole[:size]
-    else:
-        found = store.get_suffix(key, size) if layout.index_at_end else store.get_range(key, 0, size)
-        if found is None:
+    index = None if whole is not None else read.source.indexes.get(key)
+    if index is None:
+        if whole is not None:
+            tail: bytes | None = whole[-size:] if layout.index_at_end else whole[:size]
+        else:
+            tail = store.get_suffix(key, size) if layout.index_at_end else store.get_range(key, 0, size)
+        if tail is None:
             return [empty_cells(layout.chunk_cells, layout.dtype, layout.fill) for _ in chunks]
-        tail = found
-    index = decode_shard_index(tail, layout)
+        index = read.source.indexes[key] = decode_shard_index(tail, layout)
     return [_inner_chunk(store, layout, key, index, chunk, whole) for chunk in chunks]
 
 

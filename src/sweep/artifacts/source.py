@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.artifacts.codecs import ShardIndex
 from sweep.artifacts.layout import ArrayLayout
 from sweep.errors import AccessError, ForeignWriteError
-from sweep.fold.level import LevelData
+from sweep.fold.level import Cells, LevelData
 from sweep.model.provenance import Generation, generation_of
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
@@ -113,19 +114,27 @@ class Source:
 
 @dataclass(slots=True, kw_only=True)
 class StoredSource(Source):
-    """A committed artifact on the store, read under its stamp."""
+    """A committed artifact on the store, read under its stamp.
+
+    ``layouts`` holds what was parsed, by array path. ``straddling`` holds, by array path, the last
+    chunk that was decoded where the rest of it is still to be asked for, with its number; folds
+    ask in ascending blocks, and a chunk can be longer than a block. ``indexes`` holds the index
+    of each shard that was read in parts, by key.
+    """
 
     block_name: str
     document: bytes
     layouts: dict[str, ArrayLayout]
+    straddling: dict[str, tuple[int, Cells]] = field(default_factory=dict)
+    indexes: dict[str, ShardIndex] = field(default_factory=dict)
     pinned: bool = False
     revalidated: int = 0
 
     def adopt(self, document: bytes, root: Mapping[str, Any]) -> None:
-        """Take over a rewritten artifact: its stamp and provenance, none of its layouts."""
+        """Take over a rewritten artifact: its stamp and provenance, nothing of its arrays."""
         self.document = document
         self.stamp, self.block = root_parts(root, self.block_name)
-        self.layouts = {}
+        self.layouts, self.straddling, self.indexes = {}, {}, {}
         self.revalidated += 1
 
 

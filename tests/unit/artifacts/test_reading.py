@@ -258,6 +258,29 @@ def test_documents_are_fetched_once_for_all_blocks(store: ObjectStore) -> None:
     assert counting.log.count(("get", ROOT)) == 4
 
 
+def test_a_chunk_longer_than_a_block_is_fetched_once_for_all_blocks(store: ObjectStore) -> None:
+    counting = CountingStore(store)
+    source = source_in(store)
+    for start, stop in [(0, 1), (1, 3), (3, 4)]:
+        (block,) = read_blocks(counting, [request(source, start, stop)], ["x"], None)
+        assert listed(block["x"]) == [1, 2, 3, 4][start:stop]
+    assert counting.log.count(("get", CHUNK)) == 1
+    assert source.straddling == {}, "nothing is held once the chunk was read to its end"
+
+
+def test_a_chunk_of_an_older_stamp_is_not_used_again(store: ObjectStore) -> None:
+    source = source_in(store)
+
+    def rewrite(number: int) -> None:
+        if number == 1:
+            stamped(store, [5, 6, 7, 8], "v2")
+
+    moving = at_root_reads(store, rewrite)
+    for start, stop in [(0, 2), (2, 4)]:
+        (block,) = read_blocks(moving, [request(source, start, stop)], ["x"], None)
+        assert listed(block["x"]) == [5, 6, 7, 8][start:stop]
+
+
 def test_only_the_source_that_moved_is_read_again(store: ObjectStore) -> None:
     other = KEY.replace("2/1", "2/2")
     for info in list(store.list(KEY)):
@@ -371,12 +394,14 @@ def test_index_location_and_framed_dense_cells(tmp_path: Path, location: str) ->
     )
     array[:] = values
     seal(tmp_path / "a.zarr", {"morton_hive_commit": {"written_at": "v1"}})
-    store = open_store(tmp_path)
+    store = CountingStore(open_store(tmp_path))
     (source,) = open_sources(store, ["a.zarr"], "zagg_column")
     assert isinstance(source, StoredSource)
-    for start, stop in [(0, 64), (0, 8), (6, 40), (16, 24), (63, 64)]:
+    for start, stop in [(0, 8), (6, 40), (16, 24), (63, 64), (0, 64)]:
         (block,) = read_blocks(store, [request(source, start, stop, n_cells=64)], ["x"], None)
         assert listed(block["x"]) == values[start:stop].tolist()
+    if location == "end":
+        assert store.calls["get_suffix"] == 2, "one index for each of two shards"
 
 
 def _damaged(raw: bytes, how: str) -> bytes:
