@@ -261,7 +261,7 @@ class Lease:
     def _read_back(self) -> Confirmed | None:
         """What the object says after a write that was refused or whose answer was lost.
 
-        Source: many workers share one run's lease, so another version of ours is no loss.
+        Many workers share one run's lease, so another version that names this run is no loss.
         """
         base_s = self._clock.monotonic()
         seen = self._store.get_versioned(LEASE_KEY)

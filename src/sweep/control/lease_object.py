@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from sweep.model.clock import parse_timestamp, timestamp
+from sweep.model.json_text import root_json
+from sweep.model.keys import LEASE
 
 __all__ = [
     "DEFAULT_TTL_S",
@@ -29,12 +31,13 @@ __all__ = [
     "decide",
     "encode",
     "fresh_fields",
+    "load",
     "parse",
     "renewed_fields",
     "tombstone_fields",
 ]
 
-LEASE_KEY = "sweep.lease.json"
+LEASE_KEY = LEASE
 LEASE_SPEC = "zagg-sweep-lease/1"
 # Another spec than the lease's: every sweep reads such an object as debris that may be claimed.
 TOMBSTONE_SPEC = "sweep-lease-released/1"
@@ -179,7 +182,7 @@ def load(data: bytes) -> dict[str, Any] | None:
 
 def encode(fields: Mapping[str, Any]) -> bytes:
     """``fields`` as root objects are written (format 1.6)."""
-    return json.dumps(fields, indent=1).encode()
+    return root_json(fields)
 
 
 def fresh_fields(

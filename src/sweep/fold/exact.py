@@ -5,17 +5,16 @@ Source: semantics 6.1; format 5.4 (chunk omission).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.errors import DeclarationError
 from sweep.fold import kernels, twins
+from sweep.model.fields import Law
 
-__all__ = ["Law", "fold_exact", "is_fill", "is_missing"]
-
-type Law = Literal["sum", "min", "max"]
+__all__ = ["fold_exact", "is_fill", "is_missing"]
 
 _KERNELS: dict[str, tuple[np.dtype[Any], Any]] = {
     "i": (np.dtype(np.int64), kernels.fold_exact_i64),

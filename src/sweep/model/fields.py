@@ -14,7 +14,6 @@ import numpy as np
 from sweep.errors import DeclarationError
 
 __all__ = [
-    "COUNTER",
     "DTYPES",
     "LANES",
     "LAWS",
@@ -35,9 +34,6 @@ DTYPES = (
 )  # fmt: skip
 LANES = ("land", "ocean", "sea_ice", "land_ice", "inland_water", "low", "med", "high")
 """Meanings of the eight bytes of a composition word, least significant first."""
-
-COUNTER = "count"
-"""The exact field that holds the number of observations, where a store has one."""
 
 DEFAULT_DELTA = 512
 _RAGGED = "zagg-ragged/1"

@@ -38,7 +38,6 @@ __all__ = [
     "common_ancestors",
     "decimals_of",
     "is_decimal",
-    "is_under",
     "order_of",
     "orders_of",
     "path_of",
@@ -79,11 +78,6 @@ def base_of(decimal: str) -> str:
 def ancestor_of(decimal: str, order: int) -> str:
     """The ancestor of a decimal at ``order``, which is not above its own."""
     return decimal[: len(base_of(decimal)) + order]
-
-
-def is_under(decimal: str, node: str) -> bool:
-    """Whether ``decimal`` is ``node`` or a descendant of it."""
-    return decimal.startswith(node)
 
 
 def path_of(decimal: str) -> str:

@@ -124,14 +124,22 @@ def finish(
 
 
 def _swap(store: ObjectStore, key: str, update: Callable[[bytes | None], bytes]) -> bytes:
-    """Rewrite an object by compare-and-swap until no other writer came between."""
+    """Rewrite an object by compare-and-swap until no other writer came between.
+
+    A write whose answer was lost is read back before it counts as lost.
+    """
     for _ in range(_SWAPS):
         found = store.get_versioned(key)
         data = update(None if found is None else found.data)
-        if found is None:
-            outcome = store.put_if_absent(key, data)
-        else:
-            outcome = store.put_if_match(key, data, found.etag)
+        try:
+            if found is None:
+                outcome = store.put_if_absent(key, data)
+            else:
+                outcome = store.put_if_match(key, data, found.etag)
+        except StoreUnavailableError as error:
+            if error.kind == "answer-lost" and store.get(key) == data:
+                return data
+            raise
         if not isinstance(outcome, Refused):
             return data
     raise StoreUnavailableError(

@@ -12,8 +12,6 @@ from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
 from sweep.errors import AccessError, StoreUnavailableError, SweepError
 
-FOREIGN = (Exception,)
-
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|\bstatus (\d{3})\b")
 _PERMISSION = {

@@ -9,7 +9,8 @@ import pytest
 from tests.support import numpy_folds
 
 from sweep.errors import DeclarationError
-from sweep.fold.exact import Law, fold_exact, is_fill, is_missing
+from sweep.fold.exact import fold_exact, is_fill, is_missing
+from sweep.model.fields import Law
 
 NAN = float("nan")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -132,10 +132,6 @@ def test_parts_of_a_decimal() -> None:
     assert nodes.base_of("2111") == "2"
     assert nodes.ancestor_of("-2111", 0) == "-2"
     assert nodes.ancestor_of("-2111", 2) == "-211"
-    assert nodes.is_under("-2111", "-21")
-    assert nodes.is_under("-2111", "-2111")
-    assert not nodes.is_under("-2111", "2")
-    assert not nodes.is_under("-21", "-2111")
 
 
 @given(decimals(max_order=12, bases="123456"))

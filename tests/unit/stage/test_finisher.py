@@ -29,7 +29,7 @@ from sweep.model.provenance import Actuals, SourceCounts
 from sweep.stage.context import pass_context
 from sweep.stage.finisher import TOUCH_POLICIES, Finish, finish
 from sweep.store.base import ObjectStore
-from sweep.testing.stores import CountingStore, Fault, FaultyStore
+from sweep.testing.stores import CountingStore, Fault, FaultyStore, answer_lost
 
 RUN = "stage-ours"
 SHARDS = words_of(["112", "111"])
@@ -253,6 +253,24 @@ def test_a_lost_lease_is_never_passed_over(store: ObjectStore, error: SweepError
 def test_coverage_and_manifest_are_not_fail_open(store: ObjectStore, method: str) -> None:
     with pytest.raises(AccessError):
         run(failing(store, method, AccessError("no permission")))
+    assert store.get(LEASE) is not None
+
+
+@pytest.mark.parametrize("key", [MOC, MANIFEST])
+def test_a_swap_whose_answer_was_lost_is_read_back(store: ObjectStore, key: str) -> None:
+    def plan(_number: int, _method: str, found: str) -> Fault | None:
+        return Fault(after=answer_lost(key)) if found == key else None
+
+    done = run(FaultyStore(store, plan, methods=("put_if_absent", "put_if_match")))
+    assert (done.root_moc, done.manifest_updated, done.lease_released) == (True, True, True)
+    assert shards_in(store) == ["111", "112"]
+    assert document(store, MANIFEST)["pyramid"]["overviews"][1]["actuals"]["run_id"] == RUN
+
+
+@pytest.mark.parametrize("method", ["put_if_absent", "put_if_match"])
+def test_a_swap_that_did_not_arrive_is_lost(store: ObjectStore, method: str) -> None:
+    with pytest.raises(StoreUnavailableError, match="lost on purpose"):
+        run(failing(store, method, answer_lost()))
     assert store.get(LEASE) is not None
 
 
