@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.artifacts.writer import Written
+from sweep.artifacts.writer import Committed
 from sweep.model.json_text import root_json
 
 __all__ = ["envelope_entry", "parse_envelope", "updated_envelope"]
@@ -37,14 +37,14 @@ def parse_envelope(raw: bytes | None) -> Mapping[str, Any]:
     return windows if isinstance(windows, Mapping) else {}
 
 
-def envelope_entry(written: Written) -> dict[str, Any]:
+def envelope_entry(written: Committed) -> dict[str, Any]:
     """The entry of one overview: every value equals the artifact's own attributes."""
     name = written.key.rsplit("/", 1)[-1]
     return {"object": name, **{key: written.block[key] for key in _COPIED}}
 
 
 def updated_envelope(
-    windows: Mapping[str, Any], written: Written, *, node: str, node_order: int, stem: str
+    windows: Mapping[str, Any], written: Committed, *, node: str, node_order: int, stem: str
 ) -> bytes | None:
     """The envelope after ``written``, or None where it already says so."""
     entry = envelope_entry(written)

@@ -30,7 +30,7 @@ from sweep.model.provenance import Demotion, Generation, SourceCounts
 from sweep.store.base import ObjectStore
 from sweep.store.io import delete_all, put_all
 
-__all__ = ["Member", "Origin", "Writer", "Written"]
+__all__ = ["Committed", "Member", "Origin", "Writer"]
 
 OVERVIEW_SPEC = "zagg-overview/2"
 COLUMN_SPEC = "zagg-column/1"
@@ -64,7 +64,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Committed:
     """An artifact as it stands on the store: its key, provenance block and stamp."""
 
     key: str
@@ -111,7 +111,7 @@ class Writer:
 
     def overview(
         self, level: Level, origin: Origin, *, regime: str, merges_from_raw: int, data: LevelData
-    ) -> Written:
+    ) -> Committed:
         """Write the overview of one node.
 
         Raises
@@ -157,7 +157,7 @@ class Writer:
             )
         )
 
-    def column(self, origin: Origin, members: Sequence[Member]) -> Written:
+    def column(self, origin: Origin, members: Sequence[Member]) -> Committed:
         """Write the stage column of a dispatch node; ``members`` stand finest first.
 
         Raises
@@ -200,7 +200,7 @@ class Writer:
             )
         )
 
-    def _write(self, draft: _Draft) -> Written:
+    def _write(self, draft: _Draft) -> Committed:
         """Unstamp what stood there, write everything below the root, then stamp.
 
         No object that the new artifact has is ever deleted on the way: should two workers
@@ -221,9 +221,9 @@ class Writer:
         put_all(self.store, objects)
         attributes = {"role": draft.role, draft.block_name: draft.block, STAMP: stamp}
         self.store.put(root, root_document(attributes))
-        return Written(key=draft.key, block=draft.block, stamp=stamp)
+        return Committed(key=draft.key, block=draft.block, stamp=stamp)
 
-    def _twin(self, draft: _Draft, root: str, fresh: Mapping[str, Any]) -> Written | None:
+    def _twin(self, draft: _Draft, root: str, fresh: Mapping[str, Any]) -> Committed | None:
         """What this very run has written meanwhile: a doubled event leaves it as it stands."""
         raw = self.store.get(root)
         attributes = parse_root(raw) if raw is not None else {}
@@ -234,7 +234,7 @@ class Writer:
             return None
         if {**stamp, "written_at": fresh["written_at"]} != fresh:
             return None
-        return Written(key=draft.key, block=block, stamp=stamp)
+        return Committed(key=draft.key, block=block, stamp=stamp)
 
     def _render(self, draft: _Draft) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
         """Every object below the root document, and the hash of every array."""

@@ -37,7 +37,7 @@ _POLL_S = 2.0
 # Longer than a store client goes on sending one delete, with room for clocks that differ.
 CLAIM_GRACE_S = 300.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Confirmed:
 
 
 @dataclass(slots=True)
-class Writer:
+class LeaseWriter:
     """Conditional writes of the lease object, and the write ids whose answer was not seen."""
 
     store: ObjectStore
@@ -105,7 +105,7 @@ class Admitted:
 class Admission:
     """One run's way into a store: :meth:`run` returns when it is admitted."""
 
-    writer: Writer
+    writer: LeaseWriter
     run_id: str
     ttl_s: float
     scope: Sequence[str] | None
@@ -148,7 +148,7 @@ class Admission:
         """Whether the delete that ``tombstone`` announced can no longer arrive."""
         if self.waited_for is None or self.waited_for[0] != etag:
             self.waited_for = (etag, base_s)
-            _log.info(
+            log.info(
                 "waiting for a release to end",
                 extra={"event": "lease-releasing", "run_id": self.run_id, "holder": tombstone.run_id},
             )
@@ -186,7 +186,7 @@ class Admission:
         holder = None if confirmed is None else parse(encode(confirmed.fields))
         if confirmed is None or not isinstance(holder, Holder):
             return None
-        _log.info(
+        log.info(
             "lease acquired",
             extra={"event": "lease-acquired", "run_id": self.run_id, "claimed_from": holder.claimed_from},
         )

@@ -24,7 +24,7 @@ DELETE_WINDOW_S = 5.0
 _ATTEMPTS = 8
 _PAUSE_S = 0.2
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def remove(store: ObjectStore, run_id: str, *, clock: Clock, new_id: Callable[[], str]) -> bool:
@@ -96,7 +96,7 @@ class _Removal:
             self.given_up = self.buried = True
             return True
         if isinstance(state, Holder) and state.run_id != self.run_id:
-            _log.warning(
+            log.warning(
                 "the lease is another run's and was left",
                 extra={"event": "lease-foreign", "run_id": self.run_id, "holder": state.run_id},
             )
@@ -137,7 +137,7 @@ class _Removal:
         except StoreUnavailableError:
             # It may still be under way. A second delete would let the next run in while the
             # first can yet arrive; the tombstone makes it wait.
-            _log.warning(
+            log.warning(
                 "the delete of the lease was not confirmed; a tombstone may stay",
                 extra={"event": "lease-tombstone", "run_id": self.run_id},
             )

@@ -22,7 +22,7 @@ from sweep.control._admission import (
     Admission,
     Admitted,
     Confirmed,
-    Writer,
+    LeaseWriter,
     contended_error,
     held_error,
     margin_s,
@@ -46,7 +46,7 @@ __all__ = ["LEASE_KEY", "MIN_TTL_S", "Holder", "Lease", "read_holder", "unlock"]
 
 _JOIN_S = 10.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Lease:
@@ -65,7 +65,7 @@ class Lease:
         The object was this run's own already.
     """
 
-    def __init__(self, writer: Writer, admitted: Admitted) -> None:
+    def __init__(self, writer: LeaseWriter, admitted: Admitted) -> None:
         holder = admitted.holder
         self.run_id = holder.run_id
         self.acquired_at = holder.acquired_at
@@ -128,7 +128,7 @@ class Lease:
                 kind="lease-ttl",
                 run_id=run_id,
             )
-        writer = Writer(store, clock, new_id)
+        writer = LeaseWriter(store, clock, new_id)
         admitted = Admission(writer=writer, run_id=run_id, ttl_s=ttl_s, scope=scope).run()
         return cls(writer, admitted)
 
@@ -164,7 +164,7 @@ class Lease:
         try:
             self._renew_if_due()
         except StoreUnavailableError as error:
-            _log.warning(
+            log.warning(
                 "lease heartbeat not confirmed",
                 extra={"event": "lease-unconfirmed", "run_id": self.run_id, "reason": error.message},
             )
@@ -195,13 +195,13 @@ class Lease:
                 pause_s = self._due_in_s()
             except LeaseLostError as error:
                 if error.kind != "lease-released":
-                    _log.error(
+                    log.error(
                         "lease lost",
                         extra={"event": "lease-lost", "run_id": self.run_id, "reason": error.message},
                     )
                 return
             except SweepError as error:
-                _log.warning(
+                log.warning(
                     "lease heartbeat not confirmed",
                     extra={"event": "lease-unconfirmed", "run_id": self.run_id, "reason": error.message},
                 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweep.artifacts.envelope import parse_envelope, updated_envelope
 from sweep.artifacts.source import Missing, Opened, Source, StoredSource, Unreadable, open_sources
-from sweep.artifacts.writer import Member, Origin, Written
+from sweep.artifacts.writer import Committed, Member, Origin
 from sweep.errors import AccessError, AdmissionError, ColumnMovedError, ForeignWriteError, SweepError
 from sweep.model.keys import column_key, envelope_key, overview_key
 from sweep.model.ladder import Level
@@ -291,7 +291,7 @@ class UnitFold:
             level, artifact=f"{node}|{self._stem}", regime=regime, merges_from_raw=depth, counts=counts
         )
 
-    def _envelope(self, written: Written, level: Level, node: str, stored: _Stored) -> None:
+    def _envelope(self, written: Committed, level: Level, node: str, stored: _Stored) -> None:
         if self._context.manifest.is_windowed:
             return
         data = updated_envelope(

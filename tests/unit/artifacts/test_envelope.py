@@ -10,7 +10,7 @@ from tests.reference import ReferenceStore
 from tests.support.made import Json
 
 from sweep.artifacts.envelope import envelope_entry, parse_envelope, updated_envelope
-from sweep.artifacts.writer import Written
+from sweep.artifacts.writer import Committed
 
 BLOCK: Json = {
     "spec": "zagg-overview/2",
@@ -22,7 +22,7 @@ BLOCK: Json = {
     "run_id": "stage-x",
     "generated_at": "2026-11-29T16:26:30+00:00",
 }
-WRITTEN = Written(key="6/all.zarr", block=BLOCK, stamp={})
+WRITTEN = Committed(key="6/all.zarr", block=BLOCK, stamp={})
 
 
 def envelope(**changes: Any) -> bytes:
@@ -45,7 +45,7 @@ def test_every_envelope_of_a_real_store(reference_store: ReferenceStore) -> None
         attributes = json.loads((path.parent / "all.zarr" / "zarr.json").read_bytes())["attributes"]
         block = attributes["zagg_overview"]
         key = (path.parent / "all.zarr").relative_to(root).as_posix()
-        written = Written(key=key, block=block, stamp=attributes["morton_hive_commit"])
+        written = Committed(key=key, block=block, stamp=attributes["morton_hive_commit"])
         made = updated_envelope({}, written, node=block["node"], node_order=block["order"], stem="all")
         assert made == raw
         windows = parse_envelope(raw)
