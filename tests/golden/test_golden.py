@@ -16,8 +16,8 @@ from tests.golden.make_golden import FOLDER, GOLDEN
 from tests.support.compare import compare_stores, node_objects
 
 from sweep.events import ignore
-from sweep.stage.context import Runtime
 from sweep.stage.run import SweepOptions, sweep_store
+from sweep.stage.runtime import Runtime
 from sweep.store.local import LocalStore
 from sweep.testing.clocks import FakeClock
 

@@ -275,7 +275,7 @@ def test_the_command_to_resume_repeats_what_was_asked(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_plain_text(tmp_path: Path) -> None:
-    """A process of its own: no control characters, no colours, JSON that is the run's record."""
+    """A process of its own: no control characters and no colours, whatever the terminal would be."""
     root = on_disk(tmp_path / "store", windowed_store())
     env = {"FORCE_COLOR": "", "TERM": "xterm-256color", "COLUMNS": "40"}
     lines = run("local", str(root), "--scope", "all", env=env)
@@ -284,11 +284,6 @@ def test_a_pipe_gets_plain_text(tmp_path: Path) -> None:
         assert text
         assert all(char.isprintable() or char == "\n" for char in text)
     assert lines.err.startswith("run stage-")
-    again = run("local", str(root), "--scope", "all", "--json", env=env)
-    assert (again.code, again.err) == (0, "")
-    found = json.loads(again.out)
-    assert json.loads((root / found.pop("record")).read_bytes()) == found
-    assert [row["written"] for row in found["stages"]] == [0] * len(found["stages"])
 
 
 def test_strict_fails_on_under_coverage_alone(tmp_path: Path) -> None:

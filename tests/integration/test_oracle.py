@@ -62,7 +62,7 @@ def test_every_object_of_airports_is_the_references(
 
 
 @pytest.mark.parametrize("options", GROUPINGS, ids=str)
-@pytest.mark.parametrize("name", ["kitchen_sink", "wide"])
+@pytest.mark.parametrize("name", ["kitchen_sink"])
 def test_overview_bytes_do_not_depend_on_the_grouping(
     reference_store: ReferenceStore, compare_stores: CompareStores, name: str, options: dict[str, int]
 ) -> None:
@@ -73,13 +73,13 @@ def test_overview_bytes_do_not_depend_on_the_grouping(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", GROUPINGS, ids=str)
-@pytest.mark.parametrize("name", ["kitchen_sink_windowed", "scale_tiny"])
+@pytest.mark.parametrize("name", ["wide", "kitchen_sink_windowed", "scale_tiny"])
 def test_overview_bytes_of_larger_stores_do_not_depend_on_the_grouping(
     reference_store: ReferenceStore, compare_stores: CompareStores, name: str, options: dict[str, int]
 ) -> None:
     root = reference_store(name, "pre")
     sweep_folder(root, **options)
-    assert_none_differ(compare_stores(reference_store(name, "post"), root, *OVERVIEW_CHUNKS), 200)
+    assert_none_differ(compare_stores(reference_store(name, "post"), root, *OVERVIEW_CHUNKS), 100)
 
 
 def _flip_a_chunk(root: Path) -> str:

@@ -112,6 +112,7 @@ def test_sigterm_is_an_interrupt(store: Path, expected: Objects) -> None:
     assert resume_command(ended.err)[:2] == ["local", str(store)]
 
 
+@pytest.mark.slow
 def test_the_second_of_two_is_told_who_holds_the_store(expected: Objects, store: Path) -> None:
     first = start("local", str(store), *ALL, "--run-id", "stage-first")
     assert wait_for(first, store / "sweep.lease.json")

@@ -18,7 +18,9 @@ from tests.support.proxy import Relay
 from tests.support.small_stores import Objects, leaf_columns, plain_store, windowed_store
 from tests.support.stamps import broken_stamps
 from tests.support.sweeping import loaded, objects_in, read_tree, sweep
+from typer.testing import CliRunner, Result
 
+from sweep.cli.main import app
 from sweep.store.base import ObjectStore
 from sweep.store.io import fetch, put_all
 
@@ -64,13 +66,20 @@ def local(root: str, endpoint: str, *more: str) -> Ended:
     return run("local", root, "--scope", "all", "--endpoint", endpoint, "--region", "us-east-1", *more)
 
 
+def invoke(root: str, endpoint: str) -> Result:
+    """The same in this process, where no sweep is to start."""
+    return CliRunner().invoke(
+        app, ["local", root, "--scope", "all", "--endpoint", endpoint, "--region", "us-east-1"]
+    )
+
+
 def swept(objects: Objects) -> Objects:
     store = loaded(objects)
     sweep(store)
     return objects_in(store)
 
 
-@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.parametrize("windowed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_store_in_a_bucket(server: servers.S3Server, windowed: bool) -> None:
     objects = windowed_store() if windowed else plain_store()
     store = server.open("deep/er/store")
@@ -80,8 +89,6 @@ def test_a_store_in_a_bucket(server: servers.S3Server, windowed: bool) -> None:
     assert json.loads(ended.out)["store_root"] == store.root
     assert compare_objects(swept(objects), download(store), same_runs=True) == []
     assert store.get("sweep.lease.json") is None
-    second = local(store.root, server.endpoint)
-    assert ": 0 overviews and 0 stage columns written" in second.out
 
 
 @pytest.mark.slow
@@ -105,6 +112,7 @@ def test_a_reference_store_in_a_bucket(
     assert " 0 differences" in compare_stores(reference_store(name, "post"), tmp_path / "swept")
 
 
+@pytest.mark.slow
 def test_a_whole_bucket_is_a_store_of_one_process(server: servers.S3Server) -> None:
     """Only a fleet needs room for the records beside it."""
     store = server.open(prefix="")
@@ -131,17 +139,17 @@ def test_more_keys_than_one_listing_holds(moto: servers.S3Server) -> None:
 
 
 def test_a_bucket_that_is_not_there(server: servers.S3Server) -> None:
-    ended = local("s3://no-such-bucket/store", server.endpoint)
-    assert ended.code == 6
-    assert "s3://no-such-bucket/store" in ended.err
-    assert "the bucket does not exist: check the name and the endpoint" in ended.err
+    result = invoke("s3://no-such-bucket/store", server.endpoint)
+    assert result.exit_code == 6
+    assert "s3://no-such-bucket/store" in result.stderr
+    assert "the bucket does not exist: check the name and the endpoint" in result.stderr
 
 
 def test_a_prefix_without_a_store(server: servers.S3Server) -> None:
     store = server.open("empty")
-    ended = local(store.root, server.endpoint)
-    assert ended.code == 2
-    assert f"no morton_hive.json at {store.root}" in ended.err
+    result = invoke(store.root, server.endpoint)
+    assert result.exit_code == 2
+    assert f"no morton_hive.json at {store.root}" in result.stderr
 
 
 @pytest.mark.slow

@@ -87,7 +87,12 @@ def test_a_second_sweep_writes_root_objects_alone(build: Callable[[], Objects]) 
 @pytest.mark.parametrize(
     ("name", "current", "columns_current"),
     # the numbers written by the first sweep, as the reference's run record has them
-    [("kitchen_sink", 24, 8), ("wide", 20, 4), ("scale_tiny", 48, 5), ("kitchen_sink_windowed", 80, 18)],
+    [
+        ("kitchen_sink", 24, 8),
+        ("wide", 20, 4),
+        pytest.param("scale_tiny", 48, 5, marks=pytest.mark.slow),
+        pytest.param("kitchen_sink_windowed", 80, 18, marks=pytest.mark.slow),
+    ],
 )
 def test_the_references_own_store_is_current(
     reference_store: ReferenceStore, name: str, current: int, columns_current: int

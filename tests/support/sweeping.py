@@ -9,8 +9,8 @@ from typing import Any
 
 from sweep.events import Observer, ignore
 from sweep.model.clock import Clock
-from sweep.stage.context import Runtime
 from sweep.stage.run import SweepOptions, SweepSummary, sweep_store
+from sweep.stage.runtime import Runtime
 from sweep.store.base import ObjectStore
 from sweep.store.io import put_all
 from sweep.store.open import open_store

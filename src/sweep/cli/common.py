@@ -16,10 +16,12 @@ from sweep.errors import SweepError
 from sweep.store.open import StoreOptions
 
 __all__ = [
+    "EXIT_CODES",
     "Anonymous",
     "AsJson",
     "Endpoint",
     "Region",
+    "Scope",
     "Store",
     "Verbose",
     "exits",
@@ -36,10 +38,24 @@ Store = Annotated[
 Region = Annotated[str | None, typer.Option(help="AWS region of an s3:// store.")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of an S3-compatible server.")]
 Anonymous = Annotated[bool, typer.Option("--anon", help="Send unsigned requests (reading public stores).")]
+Scope = Annotated[
+    str | None,
+    typer.Option(
+        help="Required. What to sweep: 'all', or decimals of nodes with commas, such as 3111,-2 (a base "
+        "cell 1-6, '-' for the southern ones, then a digit 1-4 for each order).",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")
 ]
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 finished with failures; 2 refused; 3 another sweep holds the store; 4 the fleet "
+    "cannot be reached; 5 the lease was lost or a foreign writer appeared; 6 the store cannot be reached or "
+    "written; 130 interrupted; 70 a fault of sweep itself."
+)
 
 _err = Console(stderr=True, highlight=False)
 # How a command speaks is for the next one to choose; scope and run id are always said.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +13,12 @@ from sweep.cli.common import (
     AsJson,
     Endpoint,
     Region,
+    Scope,
     Store,
     Verbose,
     exits,
     progress_console,
+    resume_command,
     say,
     store_options,
 )
@@ -27,15 +28,16 @@ from sweep.cli.progress import progress
 from sweep.errors import DeclarationError
 from sweep.system import system_runtime
 
-__all__ = ["fleet"]
+if TYPE_CHECKING:
+    from sweep.fleet.options import FleetSummary
+
+__all__ = ["fleet", "read_leaves"]
 
 
 def fleet(
+    context: typer.Context,
     store: Store,
-    scope: Annotated[
-        str | None,
-        typer.Option(help="What to sweep: 'all', or node decimals with commas.", show_default=False),
-    ] = None,
+    scope: Scope = None,
     transport: Annotated[
         str, typer.Option(help="processes (this machine), lambda, dask, or inline (this process).")
     ] = "processes",
@@ -91,13 +93,14 @@ def fleet(
     from sweep.fleet.options import FleetOptions
     from sweep.fleet.plan_report import plan_report, render_plan
     from sweep.fleet.run import TransportChoice, open_transport, prepare
-    from sweep.stage.run import new_run_id
+    from sweep.model.runs import new_run_id
     from sweep.store.open import open_store
 
     configure_logging(verbose)
     fresh = run_id is None
-    run_id = run_id or new_run_id(system_runtime())
-    with exits(_resume_hint(store, scope, run_id, transport, function)):
+    runtime = system_runtime()
+    run_id = run_id or new_run_id(runtime.clock, runtime.new_id)
+    with exits(_resume_hint(context, run_id)):
         options = FleetOptions(
             scope=scope,
             leaves=None if leaves is None else read_leaves(leaves),
@@ -144,17 +147,14 @@ def fleet(
         raise typer.Exit(code)
 
 
-def _resume_hint(store: str, scope: str | None, run_id: str, transport: str, function: str | None) -> str:
-    words = ["sweep", "fleet", store, "--scope", scope or "all", "--run-id", run_id, "--transport", transport]
-    if function:
-        words += ["--function", function]
+def _resume_hint(context: typer.Context, run_id: str) -> str:
     return (
         "what is queued or running on workers elsewhere ends by itself; nothing is half-written under a "
-        f"stamp. To go on under the same run: {shlex.join(words)}"
+        f"stamp. To go on under the same run: {resume_command(context, run_id)}"
     )
 
 
-def _report(summary: Any, store: str, *, as_json: bool, strict: bool) -> int:
+def _report(summary: FleetSummary, store: str, *, as_json: bool, strict: bool) -> int:
     document = summary.document
     for each in summary.unfinished:
         unit = each["window"] or each["unit"] or "whole nodes"
@@ -175,26 +175,26 @@ def _report(summary: Any, store: str, *, as_json: bool, strict: bool) -> int:
     return Exit.DONE
 
 
-def _say_what_happened(summary: Any, store: str) -> None:
+def _say_what_happened(summary: FleetSummary, store: str) -> None:
     document, finisher = summary.document, summary.document["finisher"]
     if document["skipped"]:
         typer.echo(f"{store}: nothing was fired: {document['skipped']}")
         return
-    rows = finisher.get("stages") or []
-    written = sum(row["written"] for row in rows)
-    columns = sum(row["columns_written"] for row in rows)
-    current = sum(row["current"] + row["columns_current"] for row in rows)
+    took = f"{document['invokes']} invokes ({document['duration_s']:.1f} s)"
+    if not finisher["landed"]:
+        seen = sum(row["records_seen"] + row.get("close_records_seen", 0) for row in document["stages"])
+        typer.echo(
+            f"{seen} batches of {document['n_leaves']} leaves of {store} are done, {took}; the finisher did "
+            f"not land ({finisher.get('error', 'unknown')}): resume the run with --run-id {summary.run_id}"
+        )
+        return
     typer.echo(
-        f"swept {document['n_leaves']} leaves of {store}: {written} overviews and {columns} stage columns "
-        f"written, {current} current, {summary.n_failed} failed, {document['invokes']} invokes "
-        f"({document['duration_s']:.1f} s)"
+        f"swept {document['n_leaves']} leaves of {store}: {summary.count('written')} overviews and "
+        f"{summary.count('columns_written')} stage columns written, "
+        f"{summary.count('current', 'columns_current')} current, {summary.n_failed} failed, {took}"
     )
     if summary.n_under_covered:
         typer.echo(f"{summary.n_under_covered} artifacts are under-covered; a later sweep heals them")
-    if not finisher["landed"]:
-        typer.echo(
-            f"the finisher did not land ({finisher.get('error', 'unknown')}); resume the run by its id"
-        )
 
 
 def read_leaves(path: Path) -> list[tuple[int, str | None]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,12 @@ from rich.console import Console
 
 from sweep._version import __version__
 from sweep.cli.common import (
+    EXIT_CODES,
     Anonymous,
     AsJson,
     Endpoint,
     Region,
+    Scope,
     Store,
     Verbose,
     exits,
@@ -40,6 +43,9 @@ from sweep.store.open import open_store
 from sweep.system import SystemClock, system_runtime
 
 __all__ = ["app", "main"]
+
+_SHOWN = 5
+_INFO_WIDTH = 80
 
 app = typer.Typer(
     name="sweep",
@@ -71,7 +77,7 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-app.command()(fleet)
+app.command(epilog=EXIT_CODES)(fleet)
 
 
 @app.callback()
@@ -83,16 +89,11 @@ def _root(
     """Build the coarse levels of a HEALPix zarr store."""
 
 
-@app.command()
+@app.command(epilog=EXIT_CODES)
 def local(
     context: typer.Context,
     store: Store,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            help="What to sweep: 'all', or node decimals with commas, e.g. 3111,-2.", show_default=False
-        ),
-    ] = None,
+    scope: Scope = None,
     tuple_width: Annotated[int, typer.Option(help="Orders that one tuple climbs.")] = 3,
     target_nodes: Annotated[
         int | None, typer.Option(help="Size the tuples to about this many ladder nodes per dispatch node.")
@@ -122,17 +123,13 @@ def local(
     anonymous: Anonymous = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Sweep STORE in this process: build every level above its leaves.
-
-    Safe to repeat: what is current is skipped. Exit codes: 0 done, 1 finished with failures,
-    2 refused, 3 another sweep holds the store, 5 the lease was lost or a foreign writer
-    appeared, 6 the store cannot be reached or written, 130 interrupted.
-    """
-    from sweep.stage.run import SweepOptions, new_run_id, sweep_store  # cold start of --help
+    """Sweep STORE in this process: build every level above its leaves. Safe to repeat."""
+    from sweep.model.runs import new_run_id  # cold start of --help
+    from sweep.stage.run import SweepOptions, sweep_store
 
     configure_logging(verbose)
     runtime = system_runtime(ignore)
-    run_id = new_run_id(runtime) if run_id is None else run_id
+    run_id = new_run_id(runtime.clock, runtime.new_id) if run_id is None else run_id
     with exits(_resume_hint(context, run_id)):
         if scope is None:
             raise DeclarationError(
@@ -156,17 +153,19 @@ def local(
                 ),
                 system_runtime(observer),
             )
-        _report(summary, store, as_json=as_json)
-    if summary.tally.failed or (strict and summary.tally.under_covered):
+        _report(summary, store, scope, as_json=as_json)
+    if summary.tally.failed or (strict and summary.under_covered):
         raise typer.Exit(Exit.FAILED_UNITS)
 
 
 def _resume_hint(context: typer.Context, run_id: str) -> str:
-    command = resume_command(context, run_id)
-    return f"nothing is half-written under a stamp; to go on under the same run: {command}"
+    return (
+        "readers see only finished artifacts; until another run may start, this one holds the store. "
+        f"Go on where it stopped: {resume_command(context, run_id)}"
+    )
 
 
-def _report(summary: Any, store: str, *, as_json: bool) -> None:
+def _report(summary: Any, store: str, scope: str, *, as_json: bool) -> None:
     tally = summary.tally
     for line in (*summary.skipped_records, *tally.problems):
         say(f"warning: {line}")
@@ -176,18 +175,30 @@ def _report(summary: Any, store: str, *, as_json: bool) -> None:
     if not summary.record:
         typer.echo(f"no completed leaves found in the run records of {store}; nothing to sweep")
         return
+    if not any(row["nodes"] for row in summary.record["stages"]):
+        typer.echo(f"no leaf of {store} lies under {scope}; nothing was swept")
+        return
     typer.echo(
-        f"swept {summary.n_leaves} leaves of {store}: {tally.written} overviews and "
-        f"{tally.columns_written} stage columns written, {tally.current + tally.columns_current} current, "
-        f"{tally.empty} empty, {tally.failed} failed ({summary.record['duration_s']:.1f} s)"
+        f"swept {store}: {tally.written} overviews and {tally.columns_written} stage columns written, "
+        f"{tally.current + tally.columns_current} current, {tally.empty} empty, {tally.failed} failed "
+        f"({summary.record['duration_s']:.1f} s)"
     )
-    if tally.under_covered:
-        typer.echo(
-            f"{tally.under_covered} artifacts are under-covered: some of their sources were not there; "
-            "a later sweep heals them when they appear"
-        )
+    if summary.under_covered:
+        typer.echo(_under_coverage(summary.under_covered))
     if tally.failed:
         typer.echo(f"{tally.failed} failed; mend what the warnings name and sweep again")
+
+
+def _under_coverage(under_covered: Mapping[str, int]) -> str:
+    """Which overviews lack sources: normal where siblings hold different windows."""
+    named = [
+        f"{name.replace('|', ' ')} ({missing})" for name, missing in list(under_covered.items())[:_SHOWN]
+    ]
+    more = f", and {len(under_covered) - _SHOWN} more" if len(under_covered) > _SHOWN else ""
+    return (
+        f"{len(under_covered)} overviews are under-covered, as sources beneath them are not there (normal "
+        f"where neighbours hold different windows): {', '.join(named)}{more}; they heal when those appear"
+    )
 
 
 @app.command()
@@ -203,12 +214,14 @@ def unlock(
     Make sure that the run is dead: one that still works stops at its next heartbeat, and what
     it has in flight may land beside the next run's work.
     """
-    from sweep.control.lease import read_holder  # cold start of --help
+    from sweep.artifacts.manifest_io import read_manifest  # cold start of --help
+    from sweep.control.lease import read_holder
     from sweep.control.lease import unlock as remove
 
     configure_logging(verbose)
     with exits():
         opened = _open(store, region, endpoint, False)
+        read_manifest(opened)
         holder = read_holder(opened)
         if holder is None:
             typer.echo(f"{store} is not held by any sweep; nothing to unlock")
@@ -243,7 +256,9 @@ def info(
         if as_json:
             typer.echo(json.dumps(found.to_json(), indent=2))
         else:
-            Console(highlight=False, soft_wrap=not sys.stdout.isatty()).print(render_info(found))
+            console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+            console.width = max(console.width, _INFO_WIDTH)
+            console.print(render_info(found))
 
 
 @app.command()
@@ -252,9 +267,16 @@ def show(
     level: Annotated[int, typer.Option(help="Node order of the level to draw.")],
     field: Annotated[str, typer.Option(help="Field to draw.")],
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg or .pdf.")],
-    window: Annotated[str | None, typer.Option(help="Window label, on a windowed store.")] = None,
-    quantile: Annotated[float, typer.Option(help="Which quantile of a digest field.")] = 0.5,
-    lane: Annotated[str | None, typer.Option(help="Which lane of a composition field.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Window label on a windowed store, or all (the all-time fold).")
+    ] = None,
+    quantile: Annotated[
+        float | None, typer.Option(help="Which quantile of a digest field.", show_default="0.5")
+    ] = None,
+    lane: Annotated[
+        str | None,
+        typer.Option(help="Which lane of a composition field, by name; the strongest where not given."),
+    ] = None,
     whole_globe: Annotated[bool, typer.Option("--global", help="Draw the whole globe.")] = False,
     region: Region = None,
     endpoint: Endpoint = None,

@@ -27,12 +27,12 @@ from sweep.fleet.stock import Stock, newest_moment, take_stock
 from sweep.fleet.transport import Transport
 from sweep.model.clock import parse_timestamp, timestamp
 from sweep.model.invocation import FinisherInvocation, finisher_name, serialise, status_prefix
+from sweep.model.runs import new_run_id
 from sweep.plan.leaves import work_set
 from sweep.plan.packing import refs_of
 from sweep.plan.scope import parse_scope
-from sweep.stage.context import Runtime
 from sweep.stage.fleet_finisher import standing_finish
-from sweep.stage.run import new_run_id
+from sweep.stage.runtime import Runtime
 from sweep.store.base import ObjectStore
 
 __all__ = ["Dispatcher", "dispatch"]
@@ -118,7 +118,7 @@ class Dispatcher:
             manifest = read_manifest(self._store)
         except DeclarationError as error:
             raise DeclarationError(error.message, kind=_NO_LADDER, **error.context) from error
-        run_id = options.run_id or new_run_id(self._runtime)
+        run_id = options.run_id or new_run_id(self._runtime.clock, self._runtime.new_id)
         if options.leaves is None:
             work = discover_leaves(self._store, manifest).work
         else:

@@ -13,9 +13,9 @@ from sweep.control.lease import MIN_TTL_S
 from sweep.control.records import counted, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.invocation import Credentials
+from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy
 from sweep.plan.leaves import Ref
 from sweep.plan.packing import check_knob
-from sweep.stage.finisher import TOUCH_POLICIES, TouchPolicy
 
 __all__ = ["FleetOptions", "FleetSummary", "check_fleet_options"]
 
@@ -87,10 +87,9 @@ def check_fleet_options(options: FleetOptions) -> None:
         raise DeclarationError(
             f"rollup families are not offered: {', '.join(options.families)}", kind="families"
         )
-    if options.touch_policy not in TOUCH_POLICIES:
-        raise DeclarationError(
-            f"touch policy {options.touch_policy!r} is not one of {', '.join(TOUCH_POLICIES)}", kind="touch"
-        )
+    check_touch_policy(options.touch_policy)
+    if options.run_id is not None:
+        check_run_id(options.run_id)
     check_knob("tuple_width", options.tuple_width, least=1)
     check_knob("target_nodes", options.target_nodes, least=0, none_means="tuples of one width")
     check_knob("max_nodes", options.max_nodes, least=1, none_means="the transport's choice")

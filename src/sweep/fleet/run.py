@@ -23,7 +23,7 @@ from sweep.fleet.transport import KIB, Transport, no_fleet
 from sweep.stage.batch import Worker
 from sweep.store.base import ObjectStore
 from sweep.store.open import StoreOptions, open_store
-from sweep.system import system_runtime
+from sweep.system import import_extra, system_runtime
 
 __all__ = ["TRANSPORTS", "TransportChoice", "open_transport", "prepare", "run_fleet"]
 
@@ -79,7 +79,8 @@ def open_transport(
     except BaseException:
         transport.close(cancel=True)
         raise
-    transport.close()
+    # What still runs after the run is over has outlived its barrier.
+    transport.close(cancel=transport.pending() > 0)
 
 
 def _build(choice: TransportChoice, store: ObjectStore, store_options: StoreOptions) -> Transport:
@@ -108,11 +109,13 @@ def _build(choice: TransportChoice, store: ObjectStore, store_options: StoreOpti
     if choice.name == "dask":
         if not choice.scheduler:
             raise DeclarationError("transport 'dask' needs --scheduler, an address", kind="transport")
+        import_extra("distributed", "dask")
         from sweep.fleet.dask_cluster import DaskTransport  # an optional extra
 
         return DaskTransport(choice.scheduler, store_options=store_options)
     if not choice.function:
         raise DeclarationError("transport 'lambda' needs --function, a name or ARN", kind="transport")
+    import_extra("boto3", "aws")
     from sweep.fleet.aws_lambda import LambdaTransport  # boto3 is an optional extra
 
     return LambdaTransport(choice.function, region=store_options.region, payload_bytes=choice.payload_bytes)

@@ -194,6 +194,8 @@ class Actuals:
 
     def __init__(self) -> None:
         self.levels: dict[int, LevelActuals] = {}
+        self.closes: dict[str, SourceCounts] = {}
+        """All-time folds by artifact; they stand in no record."""
 
     def observe(
         self, level: Level, *, artifact: str, regime: str, merges_from_raw: int, counts: SourceCounts
@@ -206,8 +208,14 @@ class Actuals:
         seen.merges_from_raw = max(seen.merges_from_raw, merges_from_raw)
         seen.rows[artifact] = counts
 
+    def short(self) -> dict[str, int]:
+        """Artifacts (``"{node}|{stem}"``) that lack sources, with how many, as last seen."""
+        rows = {name: counts for seen in self.levels.values() for name, counts in seen.rows.items()}
+        return {name: counts.missing for name, counts in (rows | self.closes).items() if counts.missing}
+
     def merge(self, other: Actuals) -> None:
         """Take over the observations of another pass, row by row."""
+        self.closes.update(other.closes)
         for node_order, theirs in other.levels.items():
             ours = self.levels.get(node_order)
             if ours is None:

@@ -29,7 +29,7 @@ __all__ = ["Layer", "Picture", "draw"]
 
 _INK, _FAINT, _LAND_OF_NODES, _GRID = "#1f2933", "#6b7785", "#eceff2", "#c9d0d8"
 _LANE_COLOURS = (
-    "#b5894e", "#2b6cb0", "#9bd1e5", "#d9e2ec", "#3aa6a0", "#f2c14e", "#e07a5f", "#8e44ad",
+    "#b5894e", "#2b6cb0", "#9bd1e5", "#5c6b80", "#3aa6a0", "#f2c14e", "#e07a5f", "#8e44ad",
 )  # fmt: skip
 _WIDTH_IN = 9.0
 _DPI = 150

@@ -18,8 +18,9 @@ from sweep.model.fields import DigestField, ExactField, Field, PackedField
 from sweep.model.nodes import Words
 from sweep.read.cells import LevelCells, choose_fields, read_level
 from sweep.read.digests import DigestArray
-from sweep.read.places import Catalogue, import_extra, read_catalogue
+from sweep.read.places import Catalogue, read_catalogue
 from sweep.store.open import StoreLike, StoreOptions, as_store
+from sweep.system import import_extra
 
 if TYPE_CHECKING:
     import xarray

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +30,6 @@ __all__ = [
     "Catalogue",
     "Rung",
     "cell_km",
-    "import_extra",
     "km_text",
     "read_catalogue",
     "windows_of",
@@ -42,26 +39,6 @@ EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the WGS84 ellipsoid, (2a + b) / 3."""
 
 _COLUMN_DIR = re.compile(r"[0-9A-Za-z-]{1,32}\.pyramid\.zarr")
-
-
-def import_extra(module: str, extra: str) -> Any:
-    """An optional library, imported when it is first needed.
-
-    Raises
-    ------
-    DeclarationError
-        It is not installed; the message says how to install it.
-    """
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        raise DeclarationError(
-            f"this needs {error.name}, which is not installed: pip install 'sweep[{extra}]'",
-            kind="extra",
-            extra=extra,
-        ) from error
 
 
 def cell_km(order: int) -> float:
@@ -148,7 +125,9 @@ class Catalogue:
         DeclarationError
             The store has no such window, or holds no artifact of the whole of time there.
         """
-        known = f"its windows are {', '.join(self.windows) or 'not recorded'}"
+        known = (
+            f"its windows are {', '.join(self.windows) or 'not recorded'}, and {ALL} for their all-time fold"
+        )
         if not self.manifest.is_windowed:
             if window in (None, ALL):
                 return ALL

@@ -14,8 +14,9 @@ from sweep.fold.ragged import Ragged
 from sweep.model.fields import LANES, DigestField, ExactField, Field, PackedField
 from sweep.read.cells import LevelCells, choose_fields, lanes_of, read_level
 from sweep.read.digests import DigestArray
-from sweep.read.places import Catalogue, cell_km, import_extra, km_text, read_catalogue
+from sweep.read.places import Catalogue, cell_km, km_text, read_catalogue
 from sweep.store.base import ObjectStore
+from sweep.system import import_extra
 
 __all__ = ["DrawnLevel", "draw_level"]
 
@@ -61,7 +62,7 @@ def draw_level(
     field: str,
     out: Path,
     window: str | None = None,
-    quantile: float = 0.5,
+    quantile: float | None = None,
     lane: str | None = None,
     whole_globe: bool = False,
     cmap: str = "viridis",
@@ -80,8 +81,8 @@ def draw_level(
         ``.png``, ``.svg`` or ``.pdf``.
     window : str, optional
         None is the whole store, or the all-time fold of a windowed one.
-    quantile : float
-        From 0 to 1.
+    quantile : float, optional
+        From 0 to 1, of a digest field; the median where None.
     lane : str, optional
         One of :data:`~sweep.model.fields.LANES`.
     whole_globe : bool
@@ -104,7 +105,8 @@ def draw_level(
     cells and some hundred bytes for each cell with data.
     """
     _check_out(out)
-    _check_quantile(quantile)
+    if quantile is not None:
+        _check_quantile(quantile)
     import_extra("matplotlib", "show")
     # Optional extra, and slow to load: only a drawing needs it.
     from sweep.read._map import Layer, Picture, draw
@@ -114,6 +116,9 @@ def draw_level(
     stem = catalogue.stem(window, rung)
     (chosen,) = choose_fields(catalogue, [field])
     _check_lane(chosen, lane)
+    if quantile is not None and not isinstance(chosen, DigestField):
+        raise DeclarationError(f"field {field!r} has no quantiles: it is no digest", kind="quantile")
+    quantile = 0.5 if quantile is None else quantile
     cells = read_level(catalogue, rung, stem, fields=[chosen], skip_unreadable=True)
     values, has_data = _values(chosen, cells, quantile, lane)
     if not has_data.any():

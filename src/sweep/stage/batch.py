@@ -32,9 +32,10 @@ from sweep.plan.partitions import partition_cells
 from sweep.plan.planner import candidates
 from sweep.plan.tuples import OrderTuple, span_tuple
 from sweep.plan.units import Unit, check_unit
-from sweep.stage.context import Runtime, pass_context
+from sweep.stage.context import pass_context
 from sweep.stage.fleet_finisher import already_finished
 from sweep.stage.passes import PassResult, plan_pass, run_pass
+from sweep.stage.runtime import Runtime
 from sweep.stage.tally import Tally
 from sweep.store.base import ObjectStore
 

@@ -15,7 +15,7 @@ from sweep.errors import ColumnMovedError, SweepError
 from sweep.model.keys import overview_key, window_of_overview
 from sweep.model.ladder import Level
 from sweep.model.nodes import decimals_of, path_of
-from sweep.model.provenance import Generation, SourceCounts, sum_generations
+from sweep.model.provenance import Actuals, Generation, SourceCounts, sum_generations
 from sweep.model.windows import ALL
 from sweep.plan.planner import NodePlan
 from sweep.stage.context import PassContext
@@ -37,6 +37,7 @@ class CloseFold:
         self._context = context
         self._plan = plan
         self.tally = Tally()
+        self.actuals = Actuals()
 
     def run(self) -> None:
         """Fold every level, finest first.
@@ -68,6 +69,7 @@ class CloseFold:
             self.tally += Tally(empty=1)
         elif self._is_current(node, slots):
             self.tally += Tally(current=1)
+            self._note(node, slots, usable_sources(slots))
         else:
             self._fold(level, node, labels, slots)
 
@@ -143,6 +145,13 @@ class CloseFold:
             self._fail(f"{overview_key(node, ALL)}: {error.message}")
         else:
             self.tally += Tally(written=1)
+            self._note(node, slots, used)
+
+    def _note(self, node: str, slots: Sequence[Slot], used: Sequence[Source]) -> None:
+        """What the all-time fold lacks: windows, and sources of the windows it has."""
+        windows = sum(isinstance(slot.source, Missing) for slot in slots)
+        parts = (SourceCounts.parse(source.block.get("source_children")) for source in used)
+        self.actuals.closes[f"{node}|{ALL}"] = sum(parts, SourceCounts(missing=windows))
 
     def _count_revalidated(self, slots: Sequence[Slot]) -> None:
         for slot in slots:

@@ -5,34 +5,20 @@ One :class:`Runtime` is built at a composition root; one :class:`PassContext` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweep.artifacts.documents import Templates
 from sweep.artifacts.source import ForeignGuard
 from sweep.artifacts.writer import Writer
 from sweep.errors import StoreUnavailableError, SweepError
-from sweep.events import Observer
-from sweep.model.clock import Clock, timestamp
+from sweep.model.clock import timestamp
 from sweep.model.keys import MANIFEST
 from sweep.model.manifest import Manifest
 from sweep.stage.folding import Folder
+from sweep.stage.runtime import Runtime
 from sweep.store.base import ObjectStore
 
-__all__ = ["PassContext", "Runtime", "pass_context"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """The outside world of a run: time, fresh ids, who listens, and what we call ourselves.
-
-    ``new_id`` returns 32 or more lowercase hex digits, never the same twice.
-    """
-
-    clock: Clock
-    new_id: Callable[[], str]
-    observer: Observer
-    program: str
+__all__ = ["PassContext", "pass_context"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sweep.artifacts.coverage import read_coverage, united_coverage
 from sweep.artifacts.manifest_io import manifest_gone, with_actuals
@@ -23,15 +23,13 @@ from sweep.model.keys import AGGREGATION, COVERAGE, MANIFEST
 from sweep.model.manifest import parse_manifest
 from sweep.model.nodes import Words
 from sweep.model.provenance import Actuals
+from sweep.model.runs import TouchPolicy
 from sweep.stage.context import PassContext
 from sweep.store.base import ObjectStore, Refused
 
-__all__ = ["TOUCH_POLICIES", "Finish", "TouchPolicy", "finish"]
+__all__ = ["Finish", "finish"]
 
 log = logging.getLogger(__name__)
-
-type TouchPolicy = Literal["auto", "always", "never"]
-TOUCH_POLICIES: tuple[TouchPolicy, ...] = ("auto", "always", "never")
 
 _SWAPS = 8
 

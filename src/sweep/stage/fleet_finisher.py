@@ -20,10 +20,12 @@ from sweep.model.invocation import STAGE_RECORD_SPEC, FinisherInvocation, finish
 from sweep.model.json_text import root_json
 from sweep.model.manifest import Manifest
 from sweep.model.provenance import Actuals
+from sweep.model.runs import check_touch_policy
 from sweep.plan.leaves import WorkSet, work_set
-from sweep.stage.context import Runtime, pass_context
-from sweep.stage.finisher import TOUCH_POLICIES, Finish, finish
+from sweep.stage.context import pass_context
+from sweep.stage.finisher import Finish, finish
 from sweep.stage.run import put_run_record
+from sweep.stage.runtime import Runtime
 from sweep.store.base import ObjectInfo, ObjectStore
 from sweep.store.io import fetch
 
@@ -63,12 +65,7 @@ def finish_fleet(
     AccessError, StoreUnavailableError
         A root object or the finisher's record cannot be written.
     """
-    if invocation.touch_policy not in TOUCH_POLICIES:
-        raise DeclarationError(
-            f"{invocation.where}: touch policy {invocation.touch_policy!r} is not one of "
-            f"{', '.join(TOUCH_POLICIES)}",
-            kind="touch",
-        )
+    touch_policy = check_touch_policy(invocation.touch_policy, where=f"{invocation.where}: ")
     standing = standing_finish(status, invocation.short_orders)
     if standing is not None:
         log.info("finisher came late", extra={"event": "finisher-late", "run_id": invocation.run_id})
@@ -94,7 +91,7 @@ def finish_fleet(
             lease,
             shards=work.shards(),
             actuals=actuals,
-            touch_policy=invocation.touch_policy,
+            touch_policy=touch_policy,
             withheld=invocation.short_orders,
         )
     record = _run_record(invocation, store, manifest, work, records, actuals, finished)

@@ -232,5 +232,4 @@ def _run_unit(context: PassContext, node: NodePlan, unit: Unit) -> tuple[Tally, 
             unit_errors=(UnitError(node=node.node, unit=unit.label, error=text),),
             problems=(f"node {node.node}, {unit.label}: {error.message}",),
         )
-    seen = fold.actuals if isinstance(fold, UnitFold) else Actuals()
-    return fold.tally + failure, seen
+    return fold.tally + failure, fold.actuals

@@ -6,7 +6,7 @@ Source: semantics 1.1; format 11.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -25,18 +25,20 @@ from sweep.model.keys import sweep_record_key
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words
 from sweep.model.provenance import Actuals
+from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy, new_run_id
 from sweep.plan.leaves import Ref, WorkSet, with_dirt, work_set
 from sweep.plan.partitions import check_partitions, partition_cells
 from sweep.plan.planner import candidates
 from sweep.plan.scope import intersect, parse_scope
 from sweep.plan.tuples import OrderTuple, fixed_tuples, sized_tuples
-from sweep.stage.context import PassContext, Runtime, pass_context
-from sweep.stage.finisher import TOUCH_POLICIES, Finish, TouchPolicy, finish
+from sweep.stage.context import PassContext, pass_context
+from sweep.stage.finisher import Finish, finish
 from sweep.stage.passes import PassPlan, StageRow, plan_pass, run_pass
+from sweep.stage.runtime import Runtime
 from sweep.stage.tally import Tally
 from sweep.store.base import ObjectStore, Refused
 
-__all__ = ["SweepOptions", "SweepSummary", "new_run_id", "put_run_record", "sweep_store"]
+__all__ = ["SweepOptions", "SweepSummary", "put_run_record", "sweep_store"]
 
 log = logging.getLogger(__name__)
 
@@ -93,15 +95,17 @@ class SweepSummary:
 
     ``record`` is the run record as written (its key is ``record_key``, None where its
     write failed or nothing was swept). ``problems`` names what could not be read or
-    written.
+    written. ``under_covered`` maps each overview that lacks sources, written now or before,
+    to how many it lacks.
     """
 
     run_id: str
-    record: dict[str, Any]
+    record: dict[str, Any] = field(repr=False)
     record_key: str | None
     tally: Tally
     n_leaves: int
     skipped_records: tuple[str, ...] = field(default=())
+    under_covered: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -125,11 +129,6 @@ class _Job:
     options: SweepOptions
     run_id: str
     skipped_records: tuple[str, ...]
-
-
-def new_run_id(runtime: Runtime) -> str:
-    """A fresh sweep run id: ``stage-{clock}-{6 hex}``."""
-    return f"stage-{file_stamp(runtime.clock.now())}-{runtime.new_id()[:6]}"
 
 
 def sweep_store(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> SweepSummary:
@@ -204,7 +203,7 @@ def _check(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> _Job:
         tuples=tuples,
         partitions=partitions,
         options=options,
-        run_id=options.run_id or new_run_id(runtime),
+        run_id=options.run_id or new_run_id(runtime.clock, runtime.new_id),
         skipped_records=skipped,
     )
 
@@ -216,14 +215,9 @@ def _check_options(options: SweepOptions) -> None:
             "overview ladder alone",
             kind="families",
         )
-    if options.touch_policy not in TOUCH_POLICIES:
-        raise DeclarationError(
-            f"touch policy {options.touch_policy!r} is not one of {', '.join(TOUCH_POLICIES)}", kind="touch"
-        )
-    if options.run_id is not None and not options.run_id.strip():
-        raise DeclarationError(
-            f"the run id is {options.run_id!r}: leave it out for a fresh one", kind="run-id"
-        )
+    check_touch_policy(options.touch_policy)
+    if options.run_id is not None:
+        check_run_id(options.run_id)
     ttl_s = options.lease_ttl_s
     if type(ttl_s) is not int or ttl_s < MIN_TTL_S:
         raise DeclarationError(
@@ -334,6 +328,7 @@ class _Run:
             tally=tally,
             n_leaves=self._job.work.n_leaves,
             skipped_records=self._job.skipped_records,
+            under_covered=self._actuals.short(),
         )
 
     def _record(

@@ -37,7 +37,7 @@ def test_a_sweep_is_said_in_plain_lines(tmp_path: Path) -> None:
     assert lines(result.stderr)[0] == "run stage-mine: 4 leaves, 1 tuples"
     assert lines(result.stderr)[1].startswith("orders 2-0: ")
     (line,) = lines(result.stdout)
-    assert line.startswith(f"swept 4 leaves of {tmp_path}: ")
+    assert line.startswith(f"swept {tmp_path}: ")
     assert " 0 failed" in line
     again = run("local", str(tmp_path), "--scope", "all", "--quiet")
     assert again.exit_code == 0
@@ -156,7 +156,32 @@ def test_under_coverage_is_normal_and_an_error_only_where_asked(tmp_path: Path) 
     plain = run("local", str(tmp_path / "a"), "--scope", "all", "--quiet")
     strict = run("local", str(tmp_path / "b"), "--scope", "all", "--quiet", "--strict")
     assert (plain.exit_code, strict.exit_code) == (0, 1)
-    assert "artifacts are under-covered" in plain.stdout
+    assert "overviews are under-covered" in plain.stdout
+    again = run("local", str(tmp_path / "b"), "--scope", "all", "--quiet", "--strict")
+    assert again.exit_code == 1
+    assert lines(again.stdout)[-1] == lines(strict.stdout)[-1]
+
+
+def test_partitions_are_not_under_coverage(tmp_path: Path) -> None:
+    on_disk(tmp_path)
+    result = run("local", str(tmp_path), "--scope", "all", "--quiet", "--strict", "--partitions", "4")
+    assert (result.exit_code, "under-covered" in result.stdout) == (0, False)
+
+
+def test_a_scope_without_leaves_is_said(tmp_path: Path) -> None:
+    store = on_disk(tmp_path)
+    result = run("local", str(tmp_path), "--scope=-5", "--quiet")
+    assert (result.exit_code, lines(result.stdout)) == (
+        0,
+        [f"no leaf of {tmp_path} lies under -5; nothing was swept"],
+    )
+    assert store.get("sweep.lease.json") is None
+
+
+def test_unlock_refuses_what_is_no_store(tmp_path: Path) -> None:
+    result = run("unlock", str(tmp_path / "nowhere"), "--run-id", "stage-mine")
+    assert result.exit_code == 2
+    assert "morton_hive.json" in result.stderr
 
 
 def test_a_torn_chunk_ends_an_unwindowed_run_and_says_how_to_go_on(tmp_path: Path) -> None:

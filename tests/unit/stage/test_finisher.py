@@ -26,8 +26,9 @@ from sweep.errors import (
 from sweep.model.ladder import Level
 from sweep.model.nodes import Words, decimals_of, words_of
 from sweep.model.provenance import Actuals, SourceCounts
+from sweep.model.runs import TOUCH_POLICIES
 from sweep.stage.context import pass_context
-from sweep.stage.finisher import TOUCH_POLICIES, Finish, finish
+from sweep.stage.finisher import Finish, finish
 from sweep.store.base import ObjectStore
 from sweep.testing.stores import CountingStore, Fault, FaultyStore, answer_lost
 

@@ -22,7 +22,8 @@ from sweep.errors import (
 )
 from sweep.events import Event, RunFinished, RunStarted
 from sweep.model.nodes import decimals_of, words_of
-from sweep.stage.run import SweepOptions, SweepSummary, new_run_id, sweep_store
+from sweep.model.runs import new_run_id
+from sweep.stage.run import SweepOptions, SweepSummary, sweep_store
 from sweep.store.base import ObjectStore
 from sweep.testing.clocks import FakeClock
 from sweep.testing.stores import CountingStore, Fault, FaultyStore
@@ -95,7 +96,7 @@ def _shards(store: ObjectStore) -> list[str]:
 
 def test_a_fresh_run_id() -> None:
     runtime = replace(make_runtime(), new_id=lambda: "abcdef0123456789")
-    assert new_run_id(runtime) == "stage-20300101T000000Z-abcdef"
+    assert new_run_id(runtime.clock, runtime.new_id) == "stage-20300101T000000Z-abcdef"
 
 
 # -- refusals come before the lease -------------------------------------------------------
