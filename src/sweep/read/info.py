@@ -1,30 +1,31 @@
 """What a store is, and how far it is swept.
 
-Source: format 1.5 (root objects), 2 (manifest), 8 (coverage), 10 (lease), 11 (run record).
+Source: format 2 (manifest); semantics 2.1 (leaves). Root objects are read in ``_roots``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
-
-from sweep.artifacts.coverage import Coverage, read_coverage
 from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import DiscoveredLeaves, discover_leaves
-from sweep.control.lease_object import LEASE_KEY, Holder, Tombstone, parse
 from sweep.model.clock import Clock
 from sweep.model.fields import DigestField, ExactField, Field, PackedField
-from sweep.model.keys import COVERAGE
 from sweep.model.manifest import Manifest
 from sweep.plan.planner import candidates
+from sweep.read._roots import (
+    CoverageInfo,
+    LeaseInfo,
+    SweepInfo,
+    coverage_info,
+    coverage_problems,
+    lease_info,
+    recent_sweeps,
+)
 from sweep.read._survey import Counts, LeafCounts, Survey, survey
 from sweep.read.places import cell_km, windows_of
-from sweep.store.base import ObjectStore
-from sweep.store.io import map_calls
 from sweep.store.open import StoreLike, StoreOptions, as_store
 from sweep.system import SystemClock
 
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 DEFAULT_LIMIT = 20_000
-_RECENT = 3
 _SHOWN = 10
 
 
@@ -74,48 +74,6 @@ class LevelInfo:
     def total(self, counter: str) -> int:
         """One counter of :class:`~sweep.read._survey.Counts`, added over the windows."""
         return sum(getattr(counts, counter) for counts in self.windows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepInfo:
-    """One sweep as its run record tells it; ``finished_at`` is the clock in the record's name."""
-
-    key: str
-    run_id: str
-    finished_at: str
-    n_leaves: int
-    written: int
-    failed: int
-    under_covered: int
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseInfo:
-    """Who holds the store; ``heartbeat_age_s`` is None where the heartbeat spells no time."""
-
-    run_id: str
-    acquired_at: str
-    heartbeat_at: str
-    heartbeat_age_s: float | None
-    ttl_s: float
-    is_expired: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoverageInfo:
-    """The root coverage: usable, absent or unusable.
-
-    ``n_unrecorded`` counts its shards that no run record names, ``n_uncovered`` the recorded
-    shards that it lacks.
-    """
-
-    state: Literal["usable", "absent", "unusable"]
-    n_shards: int = 0
-    n_unrecorded: int = 0
-    n_uncovered: int = 0
-    generated_at: str | None = None
-    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,20 +186,18 @@ def store_info(
     store = as_store(store, options)
     manifest = read_manifest(store)
     found = discover_leaves(store, manifest)
-    raw_coverage = store.get(COVERAGE)
-    coverage = read_coverage(raw_coverage, manifest.shard_order)
+    coverage, covered = coverage_info(store, manifest, found.work.shards())
     windows = windows_of(manifest, found)
     surveyed = survey(
         store,
         manifest,
         work=found.work,
-        shards=candidates(found.work, None if coverage is None else coverage.words),
+        shards=candidates(found.work, covered),
         windows=windows,
         limit=None if deep else limit,
     )
-    sweeps, sweep_problems = _sweeps(store)
-    lease, lease_problems = _lease(store, clock or SystemClock())
-    coverage_info = _coverage(coverage, raw_coverage, found)
+    sweeps, sweep_problems = recent_sweeps(store)
+    lease, lease_problems = lease_info(store, clock or SystemClock())
     return StoreInfo(
         root=store.root,
         **_declared(manifest),
@@ -250,14 +206,14 @@ def store_info(
         leaves=surveyed.leaves,
         sweeps=sweeps,
         lease=lease,
-        coverage=coverage_info,
+        coverage=coverage,
         is_sample=surveyed.is_sample,
         n_opened=surveyed.n_opened,
         problems=tuple(
             text
             for group in (
                 _record_problems(manifest, found),
-                _coverage_problems(coverage_info),
+                coverage_problems(coverage),
                 sweep_problems,
                 lease_problems,
                 surveyed.problems,
@@ -334,104 +290,3 @@ def _record_problems(manifest: Manifest, found: DiscoveredLeaves) -> list[str]:
     if work.is_empty:
         problems.append("no run record names a leaf: there is nothing to sweep")
     return problems
-
-
-def _coverage(coverage: Coverage | None, raw: bytes | None, found: DiscoveredLeaves) -> CoverageInfo:
-    if coverage is None:
-        return CoverageInfo(state="absent" if raw is None else "unusable")
-    recorded = found.work.shards()
-    texts = {key: coverage.document.get(key) for key in ("generated_at", "source")}
-    return CoverageInfo(
-        state="usable",
-        n_shards=len(coverage.words),
-        n_unrecorded=len(np.setdiff1d(coverage.words, recorded)),
-        n_uncovered=len(np.setdiff1d(recorded, coverage.words)),
-        **{key: value if isinstance(value, str) else None for key, value in texts.items()},
-    )
-
-
-def _coverage_problems(coverage: CoverageInfo) -> list[str]:
-    if coverage.state == "unusable":
-        return [f"{COVERAGE} cannot be used: sweep the store again to write it afresh"]
-    if coverage.n_uncovered:
-        return [f"{COVERAGE} lacks {coverage.n_uncovered} recorded shards: sweep the store to add them"]
-    return []
-
-
-def _lease(store: ObjectStore, clock: Clock) -> tuple[LeaseInfo | None, list[str]]:
-    raw = store.get(LEASE_KEY)
-    if raw is None:
-        return None, []
-    now = clock.now()
-    match parse(raw):
-        case Holder() as holder:
-            lease = LeaseInfo(
-                run_id=holder.run_id,
-                acquired_at=holder.acquired_at,
-                heartbeat_at=holder.heartbeat_at,
-                heartbeat_age_s=holder.heartbeat_age_s(now),
-                ttl_s=holder.ttl_s,
-                is_expired=holder.is_expired(now),
-            )
-            expired = f"the lease of run {holder.run_id} has expired: the next sweep takes the store over"
-            return lease, [expired] if lease.is_expired else []
-        case Tombstone():
-            return None, []
-        case _:
-            return None, [f"{LEASE_KEY} is no lease: the next sweep replaces it"]
-
-
-def _sweeps(store: ObjectStore) -> tuple[tuple[SweepInfo, ...], list[str]]:
-    names = sorted(
-        (
-            info.key
-            for info in store.list_dir("").objects
-            if info.key.startswith("sweep_stats_") and info.key.endswith("_stages.json")
-        ),
-        reverse=True,
-    )[:_RECENT]
-    sweeps: list[SweepInfo] = []
-    problems: list[str] = []
-    for name, raw in zip(names, map_calls(store, store.get, names), strict=True):
-        record = _json_object(raw)
-        if record is None:
-            problems.append(f"{name} is no run record: it is torn or was written by something else")
-            continue
-        sweep = _sweep(name, record)
-        sweeps.append(sweep)
-        if sweep is sweeps[0] and (sweep.failed or sweep.error):
-            why = sweep.error or f"{sweep.failed} failed"
-            problems.append(f"the last sweep, {sweep.run_id}, did not end well: {why}; see {name}")
-    return tuple(sweeps), problems
-
-
-def _json_object(raw: bytes | None) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(raw or b"")
-    except ValueError:
-        return None
-    return value if isinstance(value, Mapping) else None
-
-
-def _sweep(key: str, record: Mapping[str, Any]) -> SweepInfo:
-    rows = record.get("stages")
-    stages = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    totals = {name: sum(_whole(row.get(name)) for row in stages) for name in _COUNTED}
-    error = record.get("error")
-    return SweepInfo(
-        key=key,
-        run_id=str(record.get("run_id") or ""),
-        finished_at=key.removeprefix("sweep_stats_").removesuffix("_stages.json"),
-        n_leaves=_whole(record.get("n_leaves")),
-        written=totals["written"],
-        failed=totals["failed"],
-        under_covered=totals["under_covered"],
-        error=None if error is None else str(error),
-    )
-
-
-_COUNTED = ("written", "failed", "under_covered")
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
