@@ -182,10 +182,10 @@ def sweep_store(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> 
 def _check(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> _Job:
     """Everything that can be refused before the lease."""
     _check_options(options)
-    manifest = read_manifest(store)
-    shard_order = manifest.shard_order
     scope = parse_scope(options.scope)
     partitions = None if options.partitions is None else check_partitions(options.partitions)
+    manifest = read_manifest(store)
+    shard_order = manifest.shard_order
     if options.target_nodes:
         tuples = sized_tuples(shard_order, target=options.target_nodes, max_width=options.tuple_width)
     else:

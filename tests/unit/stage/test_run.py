@@ -133,6 +133,16 @@ def test_refused_before_anything_is_written(options: dict[str, Any], named: str)
     assert counting.written == 0
 
 
+@pytest.mark.parametrize(
+    "options", [{"scope": "1x"}, {"partitions": 8}, {"lease_ttl_s": 2}, {"families": ["moc"]}], ids=str
+)
+def test_a_malformed_request_does_not_touch_the_store(options: dict[str, Any]) -> None:
+    counting = CountingStore(loaded(plain_store()))
+    with pytest.raises(DeclarationError):
+        sweep(counting, **options)
+    assert counting.log == []
+
+
 def test_a_malformed_ladder_is_refused_before_anything_is_written() -> None:
     objects = plain_store()
     document = json.loads(objects["morton_hive.json"])
