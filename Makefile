@@ -39,6 +39,7 @@ demo: .venv/.ready-demo
 	@$(BIN)/sweep info $(DEMO)
 	@echo "sweep show $(DEMO) --level 3 --field h_tdigest --out $(DEMO).png"
 	@$(BIN)/sweep show $(DEMO) --level 3 --field h_tdigest --out $(DEMO).png
+	@echo "the program is $(BIN)/sweep; README says how to use it on a store of your own"
 
 test: check quick
 

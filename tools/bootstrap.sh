@@ -109,7 +109,7 @@ make_environment() {
 find_uv || bring_uv
 choose_python
 case $goal in
-demo) make_environment .venv --inexact --no-default-groups --extra show ;;
+demo) make_environment .venv --inexact --no-default-groups --extra show --extra xarray ;;
 dev) make_environment .venv ;;
 interop) make_environment .venv-interop --only-group interop ;;
 *) die "unknown environment: $goal" ;;
