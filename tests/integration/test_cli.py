@@ -202,9 +202,10 @@ def test_a_torn_run_record_is_named_and_the_others_count(tmp_path: Path) -> None
     objects = plain_store()
     objects["stats_20300101T000000Z_torn.parquet"] = b"PAR1"
     root = on_disk(tmp_path / "store", objects)
-    result = invoke("local", str(root), "--scope", "all", "--quiet")
+    result = invoke("local", str(root), "--scope", "all", "--json")
+    assert result.exit_code == 0
     assert "stats_20300101T000000Z_torn.parquet" in result.stderr
-    assert "swept 4 leaves" in result.stdout
+    assert json.loads(result.stdout)["n_leaves"] == 4
 
 
 def test_a_scope_sweeps_what_is_above_and_below_it(tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ ALL = ("--scope", "all")
 
 @pytest.fixture(scope="module")
 def unswept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of some dozen artifacts, which takes a process long enough to be disturbed."""
+    """A store of dozens of artifacts, which takes a process long enough to be disturbed."""
     root = tmp_path_factory.mktemp("processes") / "store"
     return make_store(
         root,
         seed=9,
-        n_shards=12,
+        n_shards=20,
         shard_order=4,
         cell_order=7,
         leaf_cells=(6,),
@@ -86,7 +86,7 @@ def test_sigkill_and_resume(expected: Objects, unswept: Path, store: Path, kind:
 def test_interrupted_says_how_to_resume(expected: Objects, unswept: Path, store: Path) -> None:
     mark = sorted(key for key in expected if key.endswith("/all.zarr/zarr.json"))[0]
     process = start("local", str(store), *ALL, "--tuple-width", "3")
-    wait_for(process, store / mark)
+    assert wait_for(process, store / mark)
     process.send_signal(signal.SIGINT)
     ended = end(process)
     assert ended.code == 130
@@ -105,7 +105,7 @@ def test_interrupted_says_how_to_resume(expected: Objects, unswept: Path, store:
 @pytest.mark.slow
 def test_sigterm_is_an_interrupt(store: Path, expected: Objects) -> None:
     process = start("local", str(store), *ALL)
-    wait_for(process, store / "sweep.lease.json")
+    assert wait_for(process, store / "sweep.lease.json")
     process.send_signal(signal.SIGTERM)
     ended = end(process)
     assert ended.code == 130
