@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -30,6 +30,7 @@ __all__ = [
     "say",
     "say_error",
     "store_options",
+    "under_coverage",
 ]
 
 Store = Annotated[
@@ -56,6 +57,8 @@ EXIT_CODES = (
     "cannot be reached; 5 the lease was lost or a foreign writer appeared; 6 the store cannot be reached or "
     "written; 130 interrupted; 70 a fault of sweep itself."
 )
+
+_SHOWN = 5
 
 _err = Console(stderr=True, highlight=False)
 # How a command speaks is for the next one to choose; scope and run id are always said.
@@ -113,6 +116,18 @@ def resume_command(context: typer.Context, run_id: str) -> str:
             elif value is not False and value != option.default:
                 words += [option.opts[0], str(value)]
     return shlex.join([*words, "--run-id", run_id])
+
+
+def under_coverage(under_covered: Mapping[str, int]) -> str:
+    """Which overviews lack sources: normal where siblings hold different windows."""
+    named = [
+        f"{name.replace('|', ' ')} ({missing})" for name, missing in list(under_covered.items())[:_SHOWN]
+    ]
+    more = f", and {len(under_covered) - _SHOWN} more" if len(under_covered) > _SHOWN else ""
+    return (
+        f"{len(under_covered)} overviews are under-covered, as sources beneath them are not there (normal "
+        f"where neighbours hold different windows): {', '.join(named)}{more}; they heal when those appear"
+    )
 
 
 def progress_console() -> Console:

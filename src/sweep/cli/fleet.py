@@ -21,6 +21,7 @@ from sweep.cli.common import (
     resume_command,
     say,
     store_options,
+    under_coverage,
 )
 from sweep.cli.exits import Exit
 from sweep.cli.logs import configure_logging
@@ -170,7 +171,7 @@ def _report(summary: FleetSummary, store: str, *, as_json: bool, strict: bool) -
         return Exit.REFUSED
     if document["skipped"]:
         return Exit.DONE
-    if not summary.is_complete or (strict and summary.n_under_covered):
+    if not summary.is_complete or (strict and summary.under_covered):
         return Exit.FAILED_UNITS
     return Exit.DONE
 
@@ -193,8 +194,8 @@ def _say_what_happened(summary: FleetSummary, store: str) -> None:
         f"{summary.count('columns_written')} stage columns written, "
         f"{summary.count('current', 'columns_current')} current, {summary.n_failed} failed, {took}"
     )
-    if summary.n_under_covered:
-        typer.echo(f"{summary.n_under_covered} artifacts are under-covered; a later sweep heals them")
+    if summary.under_covered:
+        typer.echo(under_coverage(summary.under_covered))
 
 
 def read_leaves(path: Path) -> list[tuple[int, str | None]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +30,7 @@ from sweep.cli.common import (
     resume_command,
     say,
     store_options,
+    under_coverage,
 )
 from sweep.cli.exits import Exit
 from sweep.cli.fleet import fleet
@@ -44,7 +44,6 @@ from sweep.system import SystemClock, system_runtime
 
 __all__ = ["app", "main"]
 
-_SHOWN = 5
 _INFO_WIDTH = 80
 
 app = typer.Typer(
@@ -184,21 +183,9 @@ def _report(summary: Any, store: str, scope: str, *, as_json: bool) -> None:
         f"({summary.record['duration_s']:.1f} s)"
     )
     if summary.under_covered:
-        typer.echo(_under_coverage(summary.under_covered))
+        typer.echo(under_coverage(summary.under_covered))
     if tally.failed:
         typer.echo(f"{tally.failed} failed; mend what the warnings name and sweep again")
-
-
-def _under_coverage(under_covered: Mapping[str, int]) -> str:
-    """Which overviews lack sources: normal where siblings hold different windows."""
-    named = [
-        f"{name.replace('|', ' ')} ({missing})" for name, missing in list(under_covered.items())[:_SHOWN]
-    ]
-    more = f", and {len(under_covered) - _SHOWN} more" if len(under_covered) > _SHOWN else ""
-    return (
-        f"{len(under_covered)} overviews are under-covered, as sources beneath them are not there (normal "
-        f"where neighbours hold different windows): {', '.join(named)}{more}; they heal when those appear"
-    )
 
 
 @app.command()

@@ -328,7 +328,16 @@ class _Drive:
         except StoreUnavailableError:
             return {}
         document = json_object(raw) if raw is not None else {}
-        keys = ("stage_records", "levels", "lease", "record", "duration_s", "stages", "finisher")
+        keys = (
+            "stage_records",
+            "levels",
+            "lease",
+            "record",
+            "duration_s",
+            "stages",
+            "finisher",
+            "under_covered",
+        )
         return {key: document[key] for key in keys if key in document}
 
     def _summary(self, finisher: dict[str, Any], skipped: str | None, duration_s: float) -> FleetSummary:

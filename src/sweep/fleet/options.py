@@ -5,7 +5,7 @@ Source: semantics 12.5, 12.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,7 +124,14 @@ class FleetSummary:
 
     @property
     def n_under_covered(self) -> int:
+        """Artifacts that were written without all their sources."""
         return self.count("under_covered")
+
+    @property
+    def under_covered(self) -> Mapping[str, int]:
+        """What lacks sources, written now or before, with how many; as of a sweep in one process."""
+        found = self.document["finisher"].get("under_covered")
+        return found if isinstance(found, Mapping) else {}
 
     def count(self, *keys: str) -> int:
         """Counters of the workers' rows, summed; 0 where the finisher did not land."""

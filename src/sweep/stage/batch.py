@@ -262,6 +262,9 @@ def _stage_record(
         record["root_moc_stale"] = True
     # Beyond the reference's keys, which its finisher passes over.
     record |= {"nodes": done, "attempt": invocation.attempt, "request_id": worker.request_id}
+    short = {name: counts.missing for name, counts in result.actuals.closes.items() if counts.missing}
+    if short:
+        record["under_covered"] = short
     if worker.rss_mb is not None:
         record["rss_mb"] = worker.rss_mb()
     return record

@@ -102,6 +102,7 @@ def finish_fleet(
         "role": "finisher",
         **{name: value for name, value in record.items() if name != "spec"},
         "record": key,
+        "under_covered": _short(actuals, records),
         "finished_at": timestamp(runtime.clock.now()),
     }
     status.put(finisher_name(), root_json(final))
@@ -180,6 +181,16 @@ def _places(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What a record speaks of: (dispatch, unit, window, node); empty where it names no nodes."""
     share = tuple(str(record.get(key)) for key in ("dispatch", "unit", "window"))
     return [(*share, node) for node in nodes_of(record)]
+
+
+def _short(actuals: Actuals, records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Artifacts that lack sources, with how many: folds by their actuals, closes by their records."""
+    short = actuals.short()
+    for record in records:
+        said = record.get("under_covered")
+        if isinstance(said, Mapping):
+            short |= {name: n_missing for name, n_missing in said.items() if isinstance(n_missing, int)}
+    return short
 
 
 def _work(store: ObjectStore, manifest: Manifest, invocation: FinisherInvocation) -> WorkSet:

@@ -243,7 +243,7 @@ def test_the_run_record_and_the_last_object() -> None:
     assert written["lease"] == {"released": True}
     last = place.read("finisher.json", of_status=True)
     assert last == answer
-    assert list(last) == ["spec", "role", *RUN_RECORD[1:], "record", "finished_at"]
+    assert list(last) == ["spec", "role", *RUN_RECORD[1:], "record", "under_covered", "finished_at"]
     assert (last["spec"], last["role"], last["record"]) == ("zagg-sweep-stage-record/1", "finisher", key)
     assert {name: last[name] for name in RUN_RECORD[1:]} == {name: written[name] for name in RUN_RECORD[1:]}
     assert last["finished_at"] == timestamp(START)
