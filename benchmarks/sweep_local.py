@@ -56,11 +56,16 @@ class Programs:
         return ["--scope", "all", "--tuple-width", str(self.tuple_width)]
 
 
+def environment() -> dict[str, str]:
+    """Return ours, in which both programs keep their bytecode: else each run compiles its libraries."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run(command: Sequence[str]) -> Cost:
     """Run a command to its end and return what it took; leave if it failed."""
     with tempfile.TemporaryFile() as output:
         started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment())
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
