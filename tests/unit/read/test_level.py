@@ -279,7 +279,9 @@ class TestRefusals:
 
     def test_xarray_is_asked_for_by_name(self, swept: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "xarray", None)
-        with pytest.raises(DeclarationError, match=r"needs xarray.*its extra 'xarray'.*pip install '\.\[xarray\]'"):
+        with pytest.raises(
+            DeclarationError, match=r"needs xarray.*its extra 'xarray'.*pip install '\.\[xarray\]'"
+        ):
             open_objects(swept, 1)
 
 

@@ -178,7 +178,9 @@ class TestRefusals:
         self, swept: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-        with pytest.raises(DeclarationError, match=r"needs matplotlib.*its extra 'show'.*pip install '\.\[show\]'"):
+        with pytest.raises(
+            DeclarationError, match=r"needs matplotlib.*its extra 'show'.*pip install '\.\[show\]'"
+        ):
             draw(swept, tmp_path / "map.png")
 
 
