@@ -15,6 +15,7 @@ from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
+from sweep.control.lease_object import DEFAULT_TTL_S
 from sweep.control.records import is_better, parse_stage_record, put_stage_record
 from sweep.errors import CapacityError, DeclarationError
 from sweep.model.invocation import (
@@ -27,6 +28,7 @@ from sweep.model.invocation import (
 )
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import words_of
+from sweep.model.runs import refuse_companions
 from sweep.plan.leaves import WorkSet, work_set
 from sweep.plan.partitions import partition_cells
 from sweep.plan.planner import candidates
@@ -43,7 +45,6 @@ __all__ = ["STOP_MARGIN_S", "Worker", "record_url", "run_batch"]
 
 log = logging.getLogger(__name__)
 
-DEFAULT_TTL_S = 900
 STOP_MARGIN_S = 30.0
 """Seconds before the platform's own deadline at which a worker begins no further node."""
 
@@ -95,11 +96,7 @@ def run_batch(invocation: StageInvocation, worker: Worker) -> dict[str, Any]:
         As the pass raised it, or the record could not be put.
     """
     started = worker.runtime.clock.monotonic()
-    if invocation.families:
-        raise DeclarationError(
-            f"{invocation.where}: rollup families are not offered: {', '.join(invocation.families)}",
-            kind="families",
-        )
+    refuse_companions(families=invocation.families, where=f"{invocation.where}: ")
     store = worker.open_store(invocation.store_path, invocation.credentials)
     status = worker.open_store(invocation.records_from, invocation.credentials)
     manifest = read_manifest(store)
@@ -113,7 +110,10 @@ def run_batch(invocation: StageInvocation, worker: Worker) -> dict[str, Any]:
     work = _work(store, manifest, invocation)
     if invocation.leaves is None:
         answer["discover_s"] = worker.runtime.clock.monotonic() - discover_started
-    result, is_stale = _fold(invocation, worker, store, manifest, order_tuple, unit, work)
+    lease = _admit(invocation, worker, store, status, name)
+    if lease is None:
+        return answer
+    result, is_stale = _fold(invocation, worker, store, manifest, order_tuple, unit, work, lease)
     record = _stage_record(invocation, worker, manifest, work, result, is_stale, started)
     if result.remaining:
         if record["nodes"]:
@@ -180,6 +180,28 @@ def _is_late(status: ObjectStore, invocation: StageInvocation, name: str) -> boo
     return not is_better(asked, standing)
 
 
+def _admit(
+    invocation: StageInvocation, worker: Worker, store: ObjectStore, status: ObjectStore, name: str
+) -> Lease | None:
+    """The lease, or None where the run ended while this event was on its way to it.
+
+    A lease that was made here was made after the finisher's release or before anyone else
+    came; in the first case nobody would release it again.
+    """
+    lease = Lease.acquire(
+        store,
+        run_id=invocation.run_id,
+        ttl_s=invocation.lease_ttl_s or DEFAULT_TTL_S,
+        clock=worker.runtime.clock,
+        new_id=worker.runtime.new_id,
+    )
+    if lease.readmitted or not _is_late(status, invocation, name):
+        return lease
+    log.info("event came late", extra={"event": "event-late", "run_id": invocation.run_id})
+    lease.release()
+    return None
+
+
 def _work(store: ObjectStore, manifest: Manifest, invocation: StageInvocation) -> WorkSet:
     if invocation.leaves is None:
         return discover_leaves(store, manifest).work
@@ -194,15 +216,9 @@ def _fold(
     order_tuple: OrderTuple,
     unit: Unit | None,
     work: WorkSet,
+    lease: Lease,
 ) -> tuple[PassResult, bool]:
     runtime = worker.runtime
-    lease = Lease.acquire(
-        store,
-        run_id=invocation.run_id,
-        ttl_s=invocation.lease_ttl_s or DEFAULT_TTL_S,
-        clock=runtime.clock,
-        new_id=runtime.new_id,
-    )
     with lease.keep():
         context = pass_context(
             FencedStore(store, lease),
