@@ -5,7 +5,6 @@ Source: format 8; semantics 2.5.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 
 from sweep.errors import DeclarationError
 from sweep.model.clock import parse_timestamp, timestamp
-from sweep.model.json_text import root_json
+from sweep.model.json_text import loads, root_json
 from sweep.model.keys import COVERAGE
 from sweep.model.nodes import Words
 from sweep.plan.moc import compact_ranges, expand_ranges
@@ -49,7 +48,7 @@ def read_coverage(raw: bytes | None, shard_order: int) -> Coverage | None:
     if raw is None:
         return None
     try:
-        document = json.loads(raw)
+        document = loads(raw)
     except ValueError:
         return None
     if not isinstance(document, Mapping) or document.get("order") != shard_order:
@@ -81,7 +80,7 @@ def load_coverage(store: ObjectStore, shard_order: int) -> Coverage | None:
 
 def _says(raw: bytes) -> str:
     try:
-        document = json.loads(raw)
+        document = loads(raw)
     except ValueError:
         return "no JSON"
     if not isinstance(document, Mapping):

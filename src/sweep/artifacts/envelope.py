@@ -5,12 +5,11 @@ Source: format 7.4.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from sweep.artifacts.writer import Committed
-from sweep.model.json_text import root_json
+from sweep.model.json_text import loads, root_json
 
 __all__ = ["envelope_entry", "parse_envelope", "updated_envelope"]
 
@@ -24,7 +23,7 @@ def parse_envelope(raw: bytes | None) -> Mapping[str, Any]:
     if raw is None:
         return {}
     try:
-        envelope = json.loads(raw)
+        envelope = loads(raw)
     except ValueError:
         return {}
     if (

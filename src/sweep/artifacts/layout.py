@@ -7,7 +7,6 @@ optionally ``zstd`` and ``crc32c``. Anything else is refused by name, never gues
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ import numpy as np
 
 from sweep.errors import ArtifactError
 from sweep.model.fields import DTYPES
+from sweep.model.json_text import loads
 
 __all__ = ["ArrayLayout", "CodecChain", "parse_layout"]
 
@@ -65,7 +65,7 @@ def parse_layout(document: bytes) -> ArrayLayout:
         the member at fault; the caller adds the key.
     """
     try:
-        meta = json.loads(document)
+        meta = loads(document)
         return _layout(meta)
     except ArtifactError:
         raise

@@ -7,7 +7,6 @@ Source: format 3.4 (states); semantics 7.1, 8.2.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from sweep.artifacts.codecs import ShardIndex
 from sweep.artifacts.layout import ArrayLayout
 from sweep.errors import AccessError, ForeignWriteError
 from sweep.fold.level import Cells, LevelData
+from sweep.model.json_text import loads
 from sweep.model.provenance import Generation, generation_of
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
@@ -197,7 +197,7 @@ def _state(key: str, raw: bytes | None, block_name: str) -> Opened:
 def parse_root(raw: bytes) -> Mapping[str, Any] | str:
     """The attributes of a group document, or why it cannot be used."""
     try:
-        root = json.loads(raw)
+        root = loads(raw)
     except ValueError as error:
         return f"root document is not JSON ({len(raw)} bytes, {error})"
     if not isinstance(root, Mapping) or root.get("node_type") != "group" or root.get("zarr_format") != 3:

@@ -12,10 +12,12 @@ from sweep.cli.common import (
     Anonymous,
     AsJson,
     Endpoint,
+    Hint,
     Region,
     Scope,
     Store,
     Verbose,
+    echo,
     exits,
     progress_console,
     resume_command,
@@ -27,6 +29,7 @@ from sweep.cli.exits import Exit
 from sweep.cli.logs import configure_logging
 from sweep.cli.progress import progress
 from sweep.errors import DeclarationError
+from sweep.model.json_text import loads
 from sweep.system import system_runtime
 
 if TYPE_CHECKING:
@@ -101,7 +104,8 @@ def fleet(
     fresh = run_id is None
     runtime = system_runtime()
     run_id = run_id or new_run_id(runtime.clock, runtime.new_id)
-    with exits(_resume_hint(context, run_id)):
+    hint = _hint(context, run_id)
+    with exits(hint):
         options = FleetOptions(
             scope=scope,
             leaves=None if leaves is None else read_leaves(leaves),
@@ -136,11 +140,11 @@ def fleet(
                 lambda prefix: open_store(prefix, reach),
                 transport_open,
                 options,
-                system_runtime(observer),
+                system_runtime(hint.watch(observer)),
             )
             if dry_run:
                 report = plan_report(dispatcher, memory_mb=memory_mb or 2048)
-                typer.echo(json.dumps(report, indent=2) if as_json else render_plan(report))
+                echo(json.dumps(report, indent=2) if as_json else render_plan(report))
                 return
             summary = dispatcher.run()
         code = _report(summary, store, as_json=as_json, strict=strict)
@@ -148,10 +152,10 @@ def fleet(
         raise typer.Exit(code)
 
 
-def _resume_hint(context: typer.Context, run_id: str) -> str:
-    return (
-        "what is queued or running on workers elsewhere ends by itself; nothing is half-written under a "
-        f"stamp. To go on under the same run: {resume_command(context, run_id)}"
+def _hint(context: typer.Context, run_id: str) -> Hint:
+    return Hint(
+        "what is queued or running on workers elsewhere ends by itself; readers see only finished artifacts. "
+        f"Go on where it stopped: {resume_command(context, run_id)}"
     )
 
 
@@ -164,7 +168,7 @@ def _report(summary: FleetSummary, store: str, *, as_json: bool, strict: bool) -
             f"{each['attempts']} attempts: {each['error']}"
         )
     if as_json:
-        typer.echo(json.dumps(summary.to_json(), indent=2))
+        echo(json.dumps(summary.to_json(), indent=2))
     else:
         _say_what_happened(summary, store)
     if document["skipped"] and document["run_started"] is None:
@@ -179,23 +183,23 @@ def _report(summary: FleetSummary, store: str, *, as_json: bool, strict: bool) -
 def _say_what_happened(summary: FleetSummary, store: str) -> None:
     document, finisher = summary.document, summary.document["finisher"]
     if document["skipped"]:
-        typer.echo(f"{store}: nothing was fired: {document['skipped']}")
+        echo(f"{store}: nothing was fired: {document['skipped']}")
         return
     took = f"{document['invokes']} invokes ({document['duration_s']:.1f} s)"
     if not finisher["landed"]:
         seen = sum(row["records_seen"] + row.get("close_records_seen", 0) for row in document["stages"])
-        typer.echo(
+        echo(
             f"{seen} batches of {document['n_leaves']} leaves of {store} are done, {took}; the finisher did "
             f"not land ({finisher.get('error', 'unknown')}): resume the run with --run-id {summary.run_id}"
         )
         return
-    typer.echo(
+    echo(
         f"swept {document['n_leaves']} leaves of {store}: {summary.count('written')} overviews and "
         f"{summary.count('columns_written')} stage columns written, "
         f"{summary.count('current', 'columns_current')} current, {summary.n_failed} failed, {took}"
     )
     if summary.under_covered:
-        typer.echo(under_coverage(summary.under_covered))
+        echo(under_coverage(summary.under_covered))
 
 
 def read_leaves(path: Path) -> list[tuple[int, str | None]]:
@@ -227,7 +231,7 @@ def read_leaves(path: Path) -> list[tuple[int, str | None]]:
 
 def _leaf_line(path: Path, place: int, line: bytes) -> tuple[int, str | None]:
     try:
-        ref = json.loads(line)
+        ref = loads(line)
     except ValueError:
         ref = None
     word, window = (*ref, None)[:2] if isinstance(ref, list) and 1 <= len(ref) <= 2 else (ref, None)

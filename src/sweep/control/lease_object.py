@@ -5,7 +5,6 @@ Source: format 10 (the object), semantics 9 (admission).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sweep.model.clock import parse_timestamp, timestamp
-from sweep.model.json_text import root_json
+from sweep.model.json_text import loads, root_json
 from sweep.model.keys import LEASE
 
 __all__ = [
@@ -174,8 +173,8 @@ def parse(data: bytes) -> Holder | Tombstone | None:
 def load(data: bytes) -> dict[str, Any] | None:
     """The JSON object in ``data``, or None where it holds none."""
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
+        fields = loads(data)
+    except ValueError:
         return None
     return fields if isinstance(fields, dict) else None
 

@@ -9,7 +9,6 @@ Source: format 12; semantics 12.2-12.3.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from sweep.errors import (
     SweepError,
 )
 from sweep.model.invocation import FAILURE_SPEC, STAGE_RECORD_SPEC
-from sweep.model.json_text import root_json
+from sweep.model.json_text import loads, root_json
 from sweep.model.nodes import is_decimal
 from sweep.store.base import ObjectStore, Refused
 
@@ -158,7 +157,7 @@ def parse_stage_record(raw: bytes, run_id: str) -> Mapping[str, Any] | None:
 def json_object(raw: bytes) -> Mapping[str, Any]:
     """The JSON object that ``raw`` spells; an empty one where it spells none."""
     try:
-        document = json.loads(raw)
+        document = loads(raw)
     except ValueError:
         return {}
     return document if isinstance(document, Mapping) else {}

@@ -13,7 +13,6 @@ Source: semantics 12.5.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import random
@@ -49,6 +48,7 @@ from sweep.fleet._handling import refusal
 from sweep.fleet._lambda_answers import Place, Verdict, of_error_answer, of_status, region_in, unreachable
 from sweep.fleet.transport import KIB, Delivery, Envelope, Limits, Lost, Submission
 from sweep.model.clock import Clock
+from sweep.model.json_text import loads
 from sweep.system import SystemClock
 
 __all__ = ["LambdaTransport", "lambda_client", "ping"]
@@ -406,9 +406,9 @@ def ping(function: str, *, client: Any) -> Mapping[str, Any]:
 
 def _pong(text: bytes, function: str) -> Mapping[str, Any]:
     try:
-        answer = json.loads(text)
+        answer = loads(text)
         body = answer["body"] if isinstance(answer, Mapping) and "body" in answer else answer
-        body = json.loads(body) if isinstance(body, str) else body
+        body = loads(body) if isinstance(body, str) else body
     except ValueError:
         body = None
     if not isinstance(body, Mapping):

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from sweep.errors import DeclarationError
 from sweep.model.fields import FieldMap, parse_fields
+from sweep.model.json_text import loads
 from sweep.model.keys import MANIFEST
 from sweep.model.ladder import Ladder, Level
 from sweep.model.nodes import MAX_ORDER, MAX_SHARD_ORDER
@@ -106,7 +107,7 @@ def parse_manifest(data: bytes, root: str) -> Manifest:
 
 def _document(data: bytes, where: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(data)
+        document = loads(data)
     except ValueError as error:
         raise DeclarationError(
             f"{where} is not JSON ({len(data)} bytes, {error}): it is truncated or damaged; restore it "

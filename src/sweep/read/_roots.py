@@ -5,7 +5,6 @@ Source: format 8 (coverage), 10 (lease), 11 (run record).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from sweep.artifacts.coverage import read_coverage
 from sweep.control.lease_object import LEASE_KEY, Holder, Tombstone, parse
 from sweep.model.clock import Clock
+from sweep.model.json_text import loads
 from sweep.model.keys import COVERAGE
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words
@@ -152,7 +152,7 @@ def recent_sweeps(store: ObjectStore) -> tuple[tuple[SweepInfo, ...], list[str]]
 
 def _json_object(raw: bytes | None) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(raw or b"")
+        value = loads(raw or b"")
     except ValueError:
         return None
     return value if isinstance(value, Mapping) else None

@@ -154,3 +154,11 @@ def test_an_object_that_cannot_be_used_is_said(caplog: pytest.LogCaptureFixture)
     ]
     store.put("coverage.moc", json.dumps(document()).encode())
     assert load_coverage(store, 2) is not None
+
+
+def test_a_deep_object_is_not_used_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    store = memory_store()
+    store.put("coverage.moc", b"[" * 100_000)
+    with caplog.at_level(logging.WARNING, "sweep"):
+        assert load_coverage(store, 2) is None
+    assert [vars(record)["found"] for record in caplog.records] == ["no JSON"]

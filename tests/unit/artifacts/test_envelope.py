@@ -89,3 +89,7 @@ def test_an_unusable_envelope_has_no_windows(raw: bytes | None) -> None:
 
 def test_a_usable_envelope_is_read() -> None:
     assert parse_envelope(envelope()) == {"all": {"a": 1}}
+
+
+def test_a_deep_envelope_has_no_windows() -> None:
+    assert parse_envelope(b"[" * 100_000) == {}

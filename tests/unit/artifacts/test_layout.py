@@ -209,3 +209,8 @@ def test_every_array_of_a_real_leaf_column(reference_store: ReferenceStore) -> N
                 assert (layout.chunk_cells, layout.shard_cells) == (inner, 4**width)
             seen.add(width)
     assert max(seen) >= 6
+
+
+def test_a_deep_document_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="not usable"):
+        parse_layout(b"[" * 100_000)

@@ -15,6 +15,7 @@ from sweep.artifacts.source import (
     StoredSource,
     Unreadable,
     open_sources,
+    parse_root,
     root_parts,
 )
 from sweep.errors import AccessError, ForeignWriteError, StoreUnavailableError
@@ -194,3 +195,7 @@ def test_root_parts() -> None:
     )
     assert root_parts({"morton_hive_commit": STAMP, "zagg_overview": BLOCK}, "zagg_column") == (STAMP, {})
     assert root_parts({}, "zagg_column") == ({}, {})
+
+
+def test_a_deep_root_document_is_unreadable() -> None:
+    assert "nested" in str(parse_root(b"[" * 100_000))

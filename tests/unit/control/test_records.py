@@ -17,6 +17,7 @@ from sweep.control.records import (
     counted,
     describe,
     is_better,
+    json_object,
     nodes_of,
     parse_failure,
     parse_stage_record,
@@ -314,3 +315,10 @@ def test_other_errors(
 ) -> None:
     assert reaction_to(make()) == reaction
     assert describe(make()) == described
+
+
+def test_a_deep_object_is_no_record() -> None:
+    deep = b"[" * 100_000
+    assert json_object(deep) == {}
+    assert parse_failure(deep) is None
+    assert parse_stage_record(deep, "r") is None

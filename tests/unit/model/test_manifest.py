@@ -237,3 +237,10 @@ def test_manifests_of_real_stores(
     assert (manifest.is_windowed, manifest.closes) == (is_windowed, closes)
     assert len(manifest.fields) == n_fields
     assert len(manifest.ladder.levels) == shard_order
+
+
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"pyramid": ' * 5_000 + b"1" + b"}" * 5_000])
+def test_a_deep_manifest_is_refused(raw: bytes) -> None:
+    with pytest.raises(DeclarationError, match="nested") as caught:
+        parse_manifest(raw, ROOT)
+    assert caught.value.kind == "manifest-torn"
