@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import MAXYEAR, datetime
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,7 @@ def newest_moment(status: ObjectStore, records: Iterable[ObjectInfo]) -> datetim
     for key, name in ((newest, "run_started"), (finisher_name(), "finished_at")):
         raw = status.get(key) if key is not None else None
         moment = parse_timestamp(json_object(raw).get(name)) if raw is not None else None
-        if moment is not None:
+        # Another drive must be able to begin later.
+        if moment is not None and moment.year < MAXYEAR:
             moments.append(moment)
     return max(moments, default=None)

@@ -40,14 +40,15 @@ def file_stamp(moment: datetime) -> str:
 def parse_timestamp(text: object) -> datetime | None:
     """The moment that ``text`` spells, in UTC, or None where it spells none.
 
-    A text without a zone is read as UTC.
+    A text without a zone is read as UTC. A moment that lies outside the years 1-9999 in UTC
+    is none.
     """
     if not isinstance(text, str):
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
