@@ -10,7 +10,7 @@ Source: format 12; semantics 12.2-12.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from sweep.errors import (
 from sweep.model.invocation import FAILURE_SPEC, STAGE_RECORD_SPEC
 from sweep.model.json_text import loads, root_json
 from sweep.model.nodes import is_decimal
+from sweep.model.provenance import Actuals
 from sweep.store.base import ObjectStore, Refused
 
 __all__ = [
@@ -238,7 +239,19 @@ def counted(row: Mapping[str, Any], key: str) -> int:
 
 
 def _failed(record: Mapping[str, Any]) -> int:
-    return sum(counted(row, "failed") + counted(row, "under_covered") for row in rows_of(record))
+    rows = rows_of(record)
+    return sum(counted(row, "failed") for row in rows) + _n_short(record, rows)
+
+
+def _n_short(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> int:
+    """Artifacts that lack sources, whether written now or found current.
+
+    A row counts those that were written: a double that finds them current would look better.
+    """
+    closes, levels = record.get("under_covered"), record.get("level_actuals")
+    if not closes and not levels:
+        return sum(counted(row, "under_covered") for row in rows)
+    return len(Actuals.parse(levels).short()) + (len(closes) if isinstance(closes, Mapping) else 0)
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:
