@@ -28,6 +28,8 @@ from sweep.store.base import ObjectStore, Versioned, Written
 
 # Times in the object are whole seconds, so a lease can look a second older than it is.
 MIN_TTL_S = 3
+# A week: a dead run would hold the store for longer than anybody waits.
+MAX_TTL_S = 604_800
 _MIN_MARGIN_S = 1.5
 _MARGIN = 0.1
 ATTEMPTS = 12

@@ -18,6 +18,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 
 from sweep.control._admission import (
+    MAX_TTL_S,
     MIN_TTL_S,
     Admission,
     Admitted,
@@ -42,7 +43,7 @@ from sweep.errors import DeclarationError, LeaseLostError, StoreUnavailableError
 from sweep.model.clock import Clock
 from sweep.store.base import ObjectStore
 
-__all__ = ["LEASE_KEY", "MIN_TTL_S", "Holder", "Lease", "read_holder", "unlock"]
+__all__ = ["LEASE_KEY", "MAX_TTL_S", "MIN_TTL_S", "Holder", "Lease", "read_holder", "unlock"]
 
 _JOIN_S = 10.0
 
@@ -102,7 +103,7 @@ class Lease:
             A run that holds the store already is admitted again and keeps ``acquired_at``
             and its ttl; the workers of one run share its lease in this way.
         ttl_s : int
-            Seconds after which a silent run may be taken over, at least 3.
+            Seconds after which a silent run may be taken over, 3 to 604800 (a week).
         scope : sequence of str, optional
             Decimals; informative.
         clock : Clock
@@ -115,16 +116,16 @@ class Lease:
             Another run holds the store; ``context["holder"]`` is its :class:`Holder`.
             Nothing was written.
         DeclarationError
-            ``ttl_s`` is too short, or ``run_id`` is empty.
+            ``ttl_s`` is too short or too long, or ``run_id`` is empty.
         AccessError, StoreUnavailableError
             The store cannot be reached or written. With kind ``lease-contended`` the object
             changed at each try.
         """
         if not run_id:
             raise DeclarationError("a run that wants the lease needs a run id", kind="run-id")
-        if not ttl_s >= MIN_TTL_S:
+        if not MIN_TTL_S <= ttl_s <= MAX_TTL_S:
             raise DeclarationError(
-                f"the lease ttl is {ttl_s!r} s: expected {MIN_TTL_S} or more (default {DEFAULT_TTL_S})",
+                f"lease ttl {ttl_s!r} s: expected {MIN_TTL_S} to {MAX_TTL_S} (default {DEFAULT_TTL_S})",
                 kind="lease-ttl",
                 run_id=run_id,
             )
@@ -232,7 +233,9 @@ class Lease:
         self._writer.sent.clear()
 
     def _due_in_s(self) -> float:
-        return max(self._confirmed.base_s + self.ttl_s / 3 - self._clock.monotonic(), 0.0)
+        due_s = self._confirmed.base_s + self.ttl_s / 3 - self._clock.monotonic()
+        # A lease that another program wrote under this run id can say any ttl.
+        return min(max(due_s, 0.0), MAX_TTL_S)
 
     def _renew_if_due(self) -> None:
         self.check()

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sweep.model.clock import parse_timestamp, timestamp
-from sweep.model.json_text import loads, root_json
+from sweep.model.json_text import loads, printable, root_json
 from sweep.model.keys import LEASE
 
 __all__ = [
@@ -164,7 +164,7 @@ def parse(data: bytes) -> Holder | Tombstone | None:
         acquired_at=_text(fields.get("acquired_at")),
         heartbeat_at=_text(fields.get("heartbeat_at")),
         ttl_s=_ttl_s(fields.get("ttl_s")),
-        scope=tuple(map(str, scope)) if isinstance(scope, list) else None,
+        scope=tuple(printable(str(each)) for each in scope) if isinstance(scope, list) else None,
         claimed_from=_text(fields.get("claimed_from")) or None,
         write_id=_text(fields.get("write_id")) or None,
     )
@@ -223,12 +223,14 @@ def tombstone_fields(*, run_id: str, now: datetime, write_id: str) -> dict[str, 
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """A text as it can be printed; the object's own stays as it is in what is written again."""
+    return printable(value) if isinstance(value, str) else ""
 
 
 def _ttl_s(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value == 0:
         return DEFAULT_TTL_S
-    if value == 0 or not math.isfinite(value):
-        return DEFAULT_TTL_S
-    return value
+    try:
+        return value if math.isfinite(value) else DEFAULT_TTL_S
+    except OverflowError:
+        return DEFAULT_TTL_S  # a whole number beyond every float

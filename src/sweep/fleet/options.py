@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.control.lease import MIN_TTL_S
+from sweep.control.lease import MAX_TTL_S, MIN_TTL_S
 from sweep.control.records import counted, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.invocation import Credentials
@@ -95,6 +95,10 @@ def check_fleet_options(options: FleetOptions) -> None:
     check_knob("max_nodes", options.max_nodes, least=1, none_means="the transport's choice")
     check_knob("attempts", options.attempts, least=1)
     check_knob("lease_ttl_s", options.lease_ttl_s, least=MIN_TTL_S, none_means="the workers' default")
+    if options.lease_ttl_s is not None and options.lease_ttl_s > MAX_TTL_S:
+        raise DeclarationError(
+            f"lease_ttl_s is {options.lease_ttl_s!r}, expected at most {MAX_TTL_S} (a week)", kind="knob"
+        )
     for name in ("barrier_timeout_s", "budget_s", "poll_s"):
         value = getattr(options, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:

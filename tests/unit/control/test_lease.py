@@ -171,6 +171,10 @@ class TestAcquire:
             ({"ttl_s": ...}, 901, True),
             ({"ttl_s": 0}, 900, False),
             ({"ttl_s": 0}, 901, True),
+            ({"ttl_s": 10**400}, 900, False),
+            ({"ttl_s": 10**400}, 901, True),
+            ({"heartbeat_at": "9999-12-31T23:59:59-14:00"}, 0, True),
+            ({"heartbeat_at": "0001-01-01T00:00:00+14:00"}, 0, True),
             ({"heartbeat_at": "yesterday"}, 0, True),
             ({"heartbeat_at": ...}, 0, True),
             ({"heartbeat_at": 5}, 0, True),
@@ -313,7 +317,14 @@ class TestAcquire:
         assert caught.value is error
 
     @pytest.mark.parametrize(
-        ("run_id", "ttl_s", "named"), [("", 900, "run id"), ("r", 2, "2"), ("r", 0, "0")]
+        ("run_id", "ttl_s", "named"),
+        [
+            ("", 900, "run id"),
+            ("r", 2, "2"),
+            ("r", 0, "0"),
+            ("r", 604_801, "604800"),
+            ("r", 10**400, "604800"),
+        ],
     )
     def test_refused_input(
         self, store: ObjectStore, party: Party, run_id: str, ttl_s: int, named: str
@@ -865,3 +876,21 @@ class TestFence:
         assert fenced.get_suffix("a", 2) == b"45"
         assert {info.key for info in fenced.list()} == {LEASE_KEY, "a"}
         assert len(fenced.list_dir().objects) == 2
+
+    def test_a_holder_with_lone_surrogates_can_be_printed(self, store: ObjectStore, party: Party) -> None:
+        _put(store, run_id="a\ud800b", acquired_at="\udfff", scope=["\ud800"], claimed_from="\ud800")
+        with pytest.raises(LeaseHeldError) as caught:
+            party.unlock(store, "dead")
+        assert r"a\ud800b" in caught.value.message.replace("\\\\", "\\")
+        holder = read_holder(store)
+        assert isinstance(holder, Holder)
+        assert repr(holder).encode()
+        for text in (holder.run_id, holder.acquired_at, holder.claimed_from, *(holder.scope or ())):
+            assert str(text).encode().startswith((b"a", b"\\"))
+
+
+def test_a_foreign_ttl_of_this_run_is_not_waited_for(store: ObjectStore, party: Party) -> None:
+    _put(store, run_id="mine", ttl_s=10**18)
+    lease = party.acquire(store, "mine")
+    assert lease.ttl_s == 10**18
+    assert lease._due_in_s() <= 604_800 < threading.TIMEOUT_MAX

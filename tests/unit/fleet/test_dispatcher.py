@@ -407,6 +407,7 @@ def test_a_dry_run_fires_nothing_and_knows_what_a_run_fires(objects: Objects) ->
         ({"target_nodes": "8"}, "target_nodes is '8'"),
         ({"attempts": 0}, "attempts is 0"),
         ({"lease_ttl_s": 2}, "lease_ttl_s is 2, expected a whole number of at least 3"),
+        ({"lease_ttl_s": 604_801}, "lease_ttl_s is 604801, expected at most 604800"),
         ({"barrier_timeout_s": 0}, "barrier_timeout_s is 0"),
         ({"budget_s": float("nan")}, "budget_s is nan"),
         ({"poll_s": True}, "poll_s is True"),
