@@ -204,7 +204,7 @@ def _inner_chunk(
 
 def _at(error: ArtifactError, key: str) -> ArtifactError:
     located = ArtifactError(
-        f"{key}: {error.message}; rewrite the artifact that owns it (re-run the leaf, or sweep again)",
+        f"{key}: {error.message}",
         kind=error.kind,
         key=key,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -13,6 +16,7 @@ from rich.console import Console
 
 from sweep.cli.exits import Exit, exit_of
 from sweep.errors import SweepError
+from sweep.events import Event, Observer, RunStarted
 from sweep.store.open import StoreOptions
 
 __all__ = [
@@ -20,15 +24,20 @@ __all__ = [
     "Anonymous",
     "AsJson",
     "Endpoint",
+    "Families",
+    "Hint",
+    "Icechunk",
     "Region",
     "Scope",
     "Store",
     "Verbose",
+    "echo",
     "exits",
     "progress_console",
     "resume_command",
     "say",
     "say_error",
+    "say_warnings",
     "store_options",
     "under_coverage",
 ]
@@ -47,6 +56,8 @@ Scope = Annotated[
         show_default=False,
     ),
 ]
+Families = Annotated[str | None, typer.Option("--families", hidden=True, help="Not offered.")]
+Icechunk = Annotated[bool, typer.Option("--icechunk", hidden=True, help="Not offered.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; -vv for more.")
@@ -59,27 +70,50 @@ EXIT_CODES = (
 )
 
 _SHOWN = 5
+_WARNINGS = 20
 
 _err = Console(stderr=True, highlight=False)
 # How a command speaks is for the next one to choose; scope and run id are always said.
 _SAID_OTHERWISE = frozenset({"scope", "run_id", "as_json", "quiet", "verbose"})
 
 
+@dataclass(slots=True)
+class Hint:
+    """How to go on with a run that ended before its time; of no use until a run has begun."""
+
+    resume: str
+    is_begun: bool = False
+
+    def watch(self, observer: Observer) -> Observer:
+        """``observer``, through which this learns that the run holds the store."""
+
+        def watched(event: Event, /) -> None:
+            self.is_begun |= isinstance(event, RunStarted)
+            observer(event)
+
+        return watched
+
+    def say(self, code: Exit) -> None:
+        if self.is_begun and code is Exit.LOST:
+            say("readers see only finished artifacts; `sweep info` says who holds the store now")
+        elif self.is_begun and code not in (Exit.HELD, Exit.REFUSED):
+            say(self.resume)
+
+
 @contextmanager
-def exits(hint: str = "") -> Iterator[None]:
+def exits(hint: Hint | None = None) -> Iterator[None]:
     """Map what a command raises to a message and an exit code."""
+    hint = hint or Hint("")
     try:
         yield
     except SweepError as error:
         code = exit_of(error)
         say_error(error.message)
-        if hint and code not in (Exit.REFUSED, Exit.HELD):
-            say(hint)
+        hint.say(code)
         raise typer.Exit(code) from error
     except KeyboardInterrupt as error:
         say_error("interrupted")
-        if hint:
-            say(hint)
+        hint.say(Exit.INTERRUPTED)
         raise typer.Exit(Exit.INTERRUPTED) from error
     except (typer.Exit, typer.BadParameter):
         raise
@@ -90,13 +124,34 @@ def exits(hint: str = "") -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
-    _err.print(text, soft_wrap=True, markup=False)
+    """One line on standard error; a run does not end because nobody can read it."""
+    with suppress(OSError):
+        _err.print(text, soft_wrap=True, markup=False)
+
+
+def echo(text: str) -> None:
+    """Text on standard output, which may be closed or full: that changes no exit code."""
+    try:
+        typer.echo(text)
+        sys.stdout.flush()
+    except OSError as error:
+        say_error(f"standard output does not take the answer ({error.strerror or error})")
+        # What is left in the buffer would fail again when the interpreter ends.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_error(text: str) -> None:
     """One line on standard error, in the program's name."""
     say(f"sweep: {text}")
+
+
+def say_warnings(lines: Sequence[str]) -> None:
+    """What could not be used, one line each, as long as somebody would read them."""
+    for line in lines[:_WARNINGS]:
+        say(f"warning: {line}")
+    if len(lines) > _WARNINGS:
+        say(f"warning: {len(lines) - _WARNINGS} more like these (-v logs them all)")
 
 
 def store_options(region: str | None, endpoint: str | None, anonymous: bool) -> StoreOptions:

@@ -21,14 +21,18 @@ from sweep.cli.common import (
     Anonymous,
     AsJson,
     Endpoint,
+    Families,
+    Hint,
+    Icechunk,
     Region,
     Scope,
     Store,
     Verbose,
+    echo,
     exits,
     progress_console,
     resume_command,
-    say,
+    say_warnings,
     store_options,
     under_coverage,
 )
@@ -112,6 +116,8 @@ def local(
     pipeline_run_id: Annotated[
         str | None, typer.Option(help="Run id of the pipeline run that this sweep completes.")
     ] = None,
+    families: Families = None,
+    icechunk: Icechunk = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 when any artifact is under-covered.")
     ] = False,
@@ -129,7 +135,8 @@ def local(
     configure_logging(verbose)
     runtime = system_runtime(ignore)
     run_id = new_run_id(runtime.clock, runtime.new_id) if run_id is None else run_id
-    with exits(_resume_hint(context, run_id)):
+    hint = _hint(context, run_id)
+    with exits(hint):
         if scope is None:
             raise DeclarationError(
                 "'sweep local' needs --scope: 'all' for the whole store, or the decimals of nodes to sweep "
@@ -149,16 +156,18 @@ def local(
                     run_id=run_id,
                     pipeline_run_id=pipeline_run_id,
                     touch_policy=touch_policy,  # type: ignore[arg-type]  # checked by sweep_store
+                    families=families.split(",") if families else (),
+                    icechunk=icechunk,
                 ),
-                system_runtime(observer),
+                system_runtime(hint.watch(observer)),
             )
         _report(summary, store, scope, as_json=as_json)
-    if summary.tally.failed or (strict and summary.under_covered):
+    if summary.tally.failed or summary.skipped_records or (strict and summary.under_covered):
         raise typer.Exit(Exit.FAILED_UNITS)
 
 
-def _resume_hint(context: typer.Context, run_id: str) -> str:
-    return (
+def _hint(context: typer.Context, run_id: str) -> Hint:
+    return Hint(
         "readers see only finished artifacts; until another run may start, this one holds the store. "
         f"Go on where it stopped: {resume_command(context, run_id)}"
     )
@@ -166,26 +175,25 @@ def _resume_hint(context: typer.Context, run_id: str) -> str:
 
 def _report(summary: Any, store: str, scope: str, *, as_json: bool) -> None:
     tally = summary.tally
-    for line in (*summary.skipped_records, *tally.problems):
-        say(f"warning: {line}")
+    say_warnings([*summary.skipped_records, *tally.problems])
     if as_json:
-        typer.echo(json.dumps(summary.to_json(), indent=2))
+        echo(json.dumps(summary.to_json(), indent=2))
         return
     if not summary.record:
-        typer.echo(f"no completed leaves found in the run records of {store}; nothing to sweep")
+        echo(f"no completed leaves found in the run records of {store}; nothing to sweep")
         return
     if not any(row["nodes"] for row in summary.record["stages"]):
-        typer.echo(f"no leaf of {store} lies under {scope}; nothing was swept")
+        echo(f"no leaf of {store} lies under {scope}; nothing was swept")
         return
-    typer.echo(
+    echo(
         f"swept {store}: {tally.written} overviews and {tally.columns_written} stage columns written, "
         f"{tally.current + tally.columns_current} current, {tally.empty} empty, {tally.failed} failed "
         f"({summary.record['duration_s']:.1f} s)"
     )
     if summary.under_covered:
-        typer.echo(under_coverage(summary.under_covered))
+        echo(under_coverage(summary.under_covered))
     if tally.failed:
-        typer.echo(f"{tally.failed} failed; mend what the warnings name and sweep again")
+        echo(f"{tally.failed} failed; mend what the warnings name and sweep again")
 
 
 @app.command()
@@ -211,17 +219,17 @@ def unlock(
         read_manifest(opened)
         holder = read_holder(opened)
         if holder is None:
-            typer.echo(f"{store} is not held by any sweep; nothing to unlock")
+            echo(f"{store} is not held by any sweep; nothing to unlock")
             return
         clock = SystemClock()
         age_s = holder.heartbeat_age_s(clock.now())
         age = "unknown age" if age_s is None else f"{age_s:.0f} s ago"
-        typer.echo(
+        echo(
             f"{store} is held by run {holder.run_id}, acquired {holder.acquired_at}, last heartbeat "
             f"{holder.heartbeat_at} ({age}), ttl {holder.ttl_s:.0f} s"
         )
         remove(opened, run_id, clock=clock, new_id=system_runtime(ignore).new_id)
-        typer.echo(f"freed: the lease of run {run_id} is gone")
+        echo(f"freed: the lease of run {run_id} is gone")
 
 
 @app.command()
@@ -241,7 +249,7 @@ def info(
     with exits():
         found = store_info(_open(store, region, endpoint, anonymous), clock=SystemClock())
         if as_json:
-            typer.echo(json.dumps(found.to_json(), indent=2))
+            echo(json.dumps(found.to_json(), indent=2))
         else:
             console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
             console.width = max(console.width, _INFO_WIDTH)
@@ -285,4 +293,4 @@ def show(
             whole_globe=whole_globe,
             out=out,
         )
-        typer.echo(f"{out}: {drawn.n_cells} cells of {drawn.n_nodes} nodes")
+        echo(f"{out}: {drawn.n_cells} cells of {drawn.n_nodes} nodes")

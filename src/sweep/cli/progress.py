@@ -27,7 +27,27 @@ def progress(console: Console, *, quiet: bool) -> Iterator[Observer]:
     """An observer that shows a run on ``console`` until the block ends."""
     if quiet:
         yield ignore
-    elif console.is_terminal:
+        return
+    with _shown(console) as observer:
+        yield _Guarded(observer)
+
+
+class _Guarded:
+    """Progress that can no longer be written is left out; the run goes on."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def __call__(self, event: Event, /) -> None:
+        try:
+            self._observer(event)
+        except OSError:
+            self._observer = ignore
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[Observer]:
+    if console.is_terminal:
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

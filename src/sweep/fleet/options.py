@@ -13,7 +13,7 @@ from sweep.control.lease import MAX_TTL_S, MIN_TTL_S
 from sweep.control.records import counted, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.invocation import Credentials
-from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy
+from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy, refuse_companions
 from sweep.plan.leaves import Ref
 from sweep.plan.packing import check_knob
 
@@ -55,6 +55,7 @@ class FleetOptions:
     leaves: Iterable[Ref | int] | None = None
     dirt_only: Iterable[Ref | int] = ()
     families: Sequence[str] = ()
+    icechunk: bool = False
     tuple_width: int = 3
     target_nodes: int | None = None
     max_nodes: int | None = None
@@ -83,10 +84,7 @@ def check_fleet_options(options: FleetOptions) -> None:
             "a fleet run needs a scope: 'all' for the whole store, or the decimals of nodes to sweep",
             kind="scope",
         )
-    if options.families:
-        raise DeclarationError(
-            f"rollup families are not offered: {', '.join(options.families)}", kind="families"
-        )
+    refuse_companions(families=options.families, icechunk=options.icechunk)
     check_touch_policy(options.touch_policy)
     if options.run_id is not None:
         check_run_id(options.run_id)

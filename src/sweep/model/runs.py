@@ -6,13 +6,20 @@ Source: format 1.6 (run ids), semantics 10 (touch policies).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from sweep.errors import DeclarationError
 from sweep.model.clock import Clock, file_stamp
 
-__all__ = ["TOUCH_POLICIES", "TouchPolicy", "check_run_id", "check_touch_policy", "new_run_id"]
+__all__ = [
+    "TOUCH_POLICIES",
+    "TouchPolicy",
+    "check_run_id",
+    "check_touch_policy",
+    "new_run_id",
+    "refuse_companions",
+]
 
 type TouchPolicy = Literal["auto", "always", "never"]
 TOUCH_POLICIES: tuple[TouchPolicy, ...] = ("auto", "always", "never")
@@ -40,6 +47,29 @@ def check_run_id(run_id: object) -> str:
         "objects; leave it out for a fresh one",
         kind="run-id",
     )
+
+
+def refuse_companions(*, families: Iterable[str] = (), icechunk: object = False, where: str = "") -> None:
+    """Refuse by name what other programs roll up beside a ladder.
+
+    Raises
+    ------
+    DeclarationError
+        Rollup families or Icechunk companions are asked for.
+    """
+    named = list(families)
+    if named:
+        raise DeclarationError(
+            f"{where}rollup families are not offered: {', '.join(named)}; a staged sweep folds the overview "
+            "ladder alone",
+            kind="families",
+        )
+    if icechunk:
+        raise DeclarationError(
+            f"{where}Icechunk companions are not offered: a staged sweep writes no references; leave "
+            "icechunk out",
+            kind="icechunk",
+        )
 
 
 def check_touch_policy(policy: object, *, where: str = "") -> TouchPolicy:

@@ -99,6 +99,8 @@ def finish(
         The lease was lost before the last write.
     """
     now = timestamp(context.runtime.clock.now())
+    if context.store.get(MANIFEST) is None:
+        raise manifest_gone(context.store.root)
     covered = None
     if len(shards):
         covered = _write_coverage(context, shards, now)

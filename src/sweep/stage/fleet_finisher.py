@@ -13,6 +13,7 @@ from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
+from sweep.control.lease_object import DEFAULT_TTL_S
 from sweep.control.records import json_object, nodes_of, parse_stage_record, rows_of
 from sweep.errors import DeclarationError
 from sweep.model.clock import timestamp
@@ -32,8 +33,6 @@ from sweep.store.io import fetch
 __all__ = ["already_finished", "finish_fleet", "standing_finish"]
 
 log = logging.getLogger(__name__)
-
-DEFAULT_TTL_S = 900
 
 
 def already_finished(raw: bytes | None, run_started: str) -> bool:

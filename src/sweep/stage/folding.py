@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sweep.artifacts.reading import read_blocks
 from sweep.artifacts.source import BlockRequest, ForeignGuard, Missing, Source, Unreadable
+from sweep.errors import ArtifactError, ColumnMovedError
 from sweep.fold.blocks import Blank, FoldedBlock, Span, cells_read, gather_block, merge_block
 from sweep.fold.level import Cells, LevelData, join_blocks
 from sweep.model.fields import FieldMap
@@ -25,6 +26,9 @@ from sweep.store.base import ObjectStore
 __all__ = ["BLOCK_CELLS", "Folded", "Folder", "Slot", "usable_sources"]
 
 BLOCK_CELLS = 1024
+
+_DAMAGE = frozenset({"array-document", "array-shape", "checksum", "chunk", "vlen-framing"})
+"""Kinds of errors that say: these bytes are torn, whoever reads them."""
 
 type _BlockFold = Callable[[int, int], tuple[list[Span], FoldedBlock]]
 
@@ -134,11 +138,32 @@ class Folder:
                 )
                 places.append((index, low - start, high - start))
         names = [spec.name for spec in self.fields.arrays()]
-        blocks = read_blocks(self.store, requests, names, self.guard)
+        try:
+            blocks = read_blocks(self.store, requests, names, self.guard)
+        except ColumnMovedError:
+            raise
+        except ArtifactError as error:
+            raise self._disowned(error, [request.source for request in requests]) from error
         return [
             Span(source=index, start=low, stop=high, arrays=arrays)
             for (index, low, high), arrays in zip(places, blocks, strict=True)
         ]
+
+    def _disowned(self, error: ArtifactError, sources: Sequence[Source]) -> ArtifactError:
+        """Take the stamp from a damaged artifact that a sweep wrote, so that the next one folds it anew.
+
+        A leaf's column is not ours to touch: the error says who can mend it.
+        """
+        key = str(error.context.get("key"))
+        owner = next((source for source in sources if key.startswith(f"{source.key}/")), None)
+        if owner is None or error.kind not in _DAMAGE:
+            return error
+        if not isinstance(owner.stamp.get("run_id"), str):
+            remedy = "re-run the leaf that wrote it, then sweep again"
+        else:
+            self.store.delete(f"{owner.key}/zarr.json")
+            remedy = "a sweep wrote it; its stamp is removed now, so that sweeping again folds it anew"
+        return ArtifactError(f"{error.message}; {remedy}", kind=error.kind, **error.context)
 
     def _fold(
         self,

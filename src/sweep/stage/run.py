@@ -25,7 +25,7 @@ from sweep.model.keys import sweep_record_key
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words
 from sweep.model.provenance import Actuals
-from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy, new_run_id
+from sweep.model.runs import TouchPolicy, check_run_id, check_touch_policy, new_run_id, refuse_companions
 from sweep.plan.leaves import Ref, WorkSet, with_dirt, work_set
 from sweep.plan.partitions import check_partitions, partition_cells
 from sweep.plan.planner import candidates
@@ -69,8 +69,8 @@ class SweepOptions:
     touch_policy : {"auto", "always", "never"}
     dirt_only : iterable like ``leaves``
         Leaves whose data is current; they are counted and nothing is folded for them.
-    families : sequence of str
-        Rollup families: not offered, and refused by name.
+    families, icechunk
+        Rollup families and Icechunk companions: not offered, and refused by name.
     record : bool
         Write the run record.
     """
@@ -86,6 +86,7 @@ class SweepOptions:
     touch_policy: TouchPolicy = "auto"
     dirt_only: Iterable[Ref | int] = ()
     families: Sequence[str] = ()
+    icechunk: bool = False
     record: bool = True
 
 
@@ -209,12 +210,7 @@ def _check(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> _Job:
 
 
 def _check_options(options: SweepOptions) -> None:
-    if options.families:
-        raise DeclarationError(
-            f"rollup families are not offered: {', '.join(options.families)}; a staged sweep folds the "
-            "overview ladder alone",
-            kind="families",
-        )
+    refuse_companions(families=options.families, icechunk=options.icechunk)
     check_touch_policy(options.touch_policy)
     if options.run_id is not None:
         check_run_id(options.run_id)

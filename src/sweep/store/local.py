@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 
-from sweep.errors import DeclarationError
+from sweep.errors import AccessError, DeclarationError
 from sweep.store._files import (
     FOLDER_TRIES,
     LOCK,
@@ -83,6 +83,7 @@ class LocalStore:
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
         self._base = self.root.rstrip("/") + "/"
+        self._stood = os.path.isdir(self.root)
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r})"
@@ -132,9 +133,34 @@ class LocalStore:
 
         return self._compared("replace", key, etag, swap)
 
+    def _make(self, folder: str) -> None:
+        """Make a folder; but a store that stood and is gone (moved, unmounted) is not begun anew."""
+        if self._stood and not os.path.isdir(self.root):
+            raise AccessError(
+                f"the folder {self.root} is gone since it was opened: bring it back (is a disk unmounted?), "
+                "then run again",
+                kind="store-gone",
+                root=self.root,
+            )
+        make_folder(folder)
+        self._stood = True
+
+    def _check_inside(self, path: str, key: str) -> None:
+        """Refuse to delete what a symbolic link brings in from outside the store."""
+        real, root = os.path.realpath(os.path.dirname(path)), os.path.realpath(self.root)
+        if os.path.commonpath([real, root]) != root:
+            raise AccessError(
+                f"{key} lies outside of {self.root}, in {real}, by a symbolic link: nothing is deleted; "
+                "put the folder itself in the place of the link",
+                kind="store-link",
+                key=key,
+            )
+
     def delete(self, key: str) -> None:
         path = self._path(key)
         try:
+            if os.path.lexists(path):
+                self._check_inside(path, key)
             os.unlink(path)
         except OSError as error:
             # macOS and POSIX say EPERM for a folder, Linux says EISDIR.
@@ -145,6 +171,7 @@ class LocalStore:
 
     def delete_if_match(self, key: str, etag: str) -> Deleted | Refused:
         def remove(path: str) -> Deleted:
+            self._check_inside(path, key)
             os.unlink(path)
             return DELETED
 
@@ -235,7 +262,7 @@ class LocalStore:
             try:
                 fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileNotFoundError:
-                make_folder(folder)
+                self._make(folder)
                 continue
             except FileExistsError:
                 continue

@@ -6,9 +6,10 @@ import pytest
 import typer
 
 from sweep import errors
-from sweep.cli.common import exits
+from sweep.cli.common import Hint, exits
 from sweep.cli.exits import Exit, exit_of
-from sweep.errors import DeclarationError, SweepError
+from sweep.errors import AccessError, DeclarationError, SweepError
+from sweep.events import RunStarted, ignore
 
 # What the command line promises for each class; a new class must be entered here.
 CODES = {
@@ -40,6 +41,14 @@ def test_every_class_of_the_tree_is_entered() -> None:
     assert {cls.__name__ for cls in tree()} == set(CODES) == set(errors.__all__)
 
 
+def begun() -> Hint:
+    """The hint of a run that holds its store."""
+    hint = Hint("how to go on")
+    started = RunStarted(run_id="r", store_root="s", n_leaves=1, n_tuples=1, n_units=1)
+    hint.watch(ignore)(started)
+    return hint
+
+
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__name__)
 def test_codes(cls: type[SweepError]) -> None:
     assert exit_of(cls("text")) == CODES[cls.__name__]
@@ -61,7 +70,7 @@ def test_the_codes_of_the_help_text() -> None:
 
 @pytest.mark.parametrize("cls", tree(), ids=lambda cls: cls.__name__)
 def test_an_error_is_a_message_and_a_code(cls: type[SweepError], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught, exits("how to go on"):
+    with pytest.raises(typer.Exit) as caught, exits(begun()):
         raise cls("what [is] wrong and what to do")
     assert caught.value.exit_code == CODES[cls.__name__]
     out, err = capsys.readouterr()
@@ -69,18 +78,28 @@ def test_an_error_is_a_message_and_a_code(cls: type[SweepError], capsys: pytest.
     lines = err.splitlines()
     assert lines[0] == "sweep: what [is] wrong and what to do"
     # what was refused or is held by others is not resumed
-    assert lines[1:] == ([] if exit_of(cls("x")) in (2, 3) else ["how to go on"])
+    assert lines[1:] == {
+        2: [],
+        3: [],
+        5: ["readers see only finished artifacts; `sweep info` says who holds the store now"],
+    }.get(exit_of(cls("x")), ["how to go on"])
+
+
+def test_a_run_that_never_began_is_not_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), exits(Hint("how to go on")):
+        raise AccessError("no such bucket")
+    assert capsys.readouterr().err.splitlines() == ["sweep: no such bucket"]
 
 
 def test_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught, exits("how to go on"):
+    with pytest.raises(typer.Exit) as caught, exits(begun()):
         raise KeyboardInterrupt
     assert caught.value.exit_code == 130
     assert capsys.readouterr().err.splitlines() == ["sweep: interrupted", "how to go on"]
 
 
 def test_a_fault_of_our_own_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught, exits("how to go on"):
+    with pytest.raises(typer.Exit) as caught, exits(begun()):
         raise ZeroDivisionError("ours")
     assert caught.value.exit_code == 70
     err = capsys.readouterr().err
@@ -97,7 +116,7 @@ def test_an_exit_passes() -> None:
 
 
 def test_without_an_error_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    with exits("how to go on"):
+    with exits(begun()):
         pass
     assert capsys.readouterr() == ("", "")
     assert DeclarationError("x").message == "x"

@@ -168,7 +168,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, **how: Any) -> None:
     ("error", "code", "resumes"),
     [
         (AccessError("no such function", kind="no-function"), 4, True),
-        (LeaseLostError("taken over"), 5, True),
+        (LeaseLostError("taken over"), 5, False),
         (KeyboardInterrupt(), 130, True),
         (DeclarationError("bad"), 2, False),
     ],
@@ -180,9 +180,9 @@ def test_what_ends_a_run(
     result = fleet(root, "--run-id", "stage-mine", "--tuple-width", "2")
     assert result.exit_code == code
     hint = result.stderr.splitlines()[-1]
-    assert ("To go on under the same run: sweep fleet" in hint) is resumes
+    assert ("Go on where it stopped: sweep fleet" in hint) is resumes
     if resumes:
-        command = hint.partition("same run: ")[2]
+        command = hint.partition("stopped: ")[2]
         for words in (
             str(root),
             "--scope all",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +209,35 @@ def test_version_and_help() -> None:
     shown = run("--help")
     assert shown.exit_code == 0
     assert {"local", "unlock", "info", "show"} <= set(shown.stdout.split())
+
+
+def test_a_torn_run_record_is_named_and_the_code_says_so(tmp_path: Path) -> None:
+    store = on_disk(tmp_path)
+    store.put("stats_torn.parquet", b"PAR1 no table PAR1")
+    result = run("local", str(tmp_path), "--scope", "all", "--quiet")
+    assert result.exit_code == 1
+    assert lines(result.stderr)[0].startswith("warning: stats_torn.parquet: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "named"), [(["--families", "stats,moc"], "stats, moc"), (["--icechunk"], "Icechunk")]
+)
+def test_companions_of_other_programs_are_refused_by_name(
+    tmp_path: Path, option: list[str], named: str
+) -> None:
+    store = on_disk(tmp_path)
+    result = run("local", str(tmp_path), "--scope", "all", *option)
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert "not offered" in result.stderr
+    assert store.get("sweep.lease.json") is None
+
+
+def test_an_answer_that_standard_output_does_not_take_changes_no_code(tmp_path: Path) -> None:
+    on_disk(tmp_path)
+    command = [sys.executable, "-m", "sweep", "local", str(tmp_path), "--scope", "all", "--quiet"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert "does not take the answer" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -72,7 +72,7 @@ def test_a_live_line_says_tuple_units_and_pace() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, legacy_windows=False)
     with progress(console, quiet=False) as observer:
-        bar = observer._bar  # type: ignore[attr-defined]
+        bar = observer._observer._bar  # type: ignore[attr-defined]
         for event in EVENTS:
             observer(event)
             bar.refresh()
@@ -90,3 +90,13 @@ def test_a_live_line_says_tuple_units_and_pace() -> None:
 
 def test_a_live_line_before_the_run_has_started() -> None:
     assert "tuple" not in plain(shown(EVENTS[1:3], terminal=True))
+
+
+def test_progress_that_cannot_be_written_ends_nothing() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    with progress(Console(file=Full()), quiet=False) as observer:
+        for event in EVENTS:
+            observer(event)

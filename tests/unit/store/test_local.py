@@ -191,3 +191,28 @@ def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
         open_local(str(tmp_path / "file" / "store"))
     with pytest.raises(DeclarationError, match="no sibling"):
         LocalStore("/").sibling(".status")
+
+
+def test_a_folder_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    store = LocalStore(str(root))
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(AccessError, match="is gone since it was opened") as caught:
+        store.put("1/2/zarr.json", b"{}")
+    assert caught.value.kind == "store-gone"
+    assert not root.exists()
+
+
+def test_nothing_outside_is_deleted_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "file").write_bytes(b"keep")
+    store = LocalStore(str(tmp_path / "store"))
+    store.put("6/object", b"x")
+    (tmp_path / "store" / "6" / "all.zarr").symlink_to(outside)
+    with pytest.raises(AccessError, match="symbolic link") as caught:
+        store.delete("6/all.zarr/file")
+    assert caught.value.kind == "store-link"
+    assert (outside / "file").read_bytes() == b"keep"
+    assert store.get("6/all.zarr/file") == b"keep"
