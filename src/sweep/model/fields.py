@@ -36,6 +36,8 @@ LANES = ("land", "ocean", "sea_ice", "land_ice", "inland_water", "low", "med", "
 """Meanings of the eight bytes of a composition word, least significant first."""
 
 DEFAULT_DELTA = 512
+MAX_DELTA = 2**31 - 1
+MAX_NAME_BYTES = 200  # room for the endings of companions, and for a temporary file of that name
 _RAGGED = "zagg-ragged/1"
 
 
@@ -325,9 +327,22 @@ def _packed(name: str, entry: Mapping[str, Any]) -> PackedField:
 
 
 def _array_name(name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name or name.startswith((".", "__")):
-        raise DeclarationError("its name cannot name a zarr array", kind="field-name")
-    return name
+    """``name``, where a store's keys and a zarr group can hold an array of it."""
+    is_sound = (
+        isinstance(name, str)
+        and name.isprintable()
+        and 0 < len(name.encode()) <= MAX_NAME_BYTES
+        and "/" not in name
+        and not name.startswith((".", "__"))
+        and name != "zarr.json"
+    )
+    if not is_sound:
+        raise DeclarationError(
+            f"its name cannot name a zarr array: expected at most {MAX_NAME_BYTES} bytes of printable text "
+            "without '/', not 'zarr.json', and not beginning with '.' or '__'",
+            kind="field-name",
+        )
+    return str(name)
 
 
 def _dtype(text: Any) -> np.dtype[Any]:
@@ -341,8 +356,11 @@ def _whole(entry: Mapping[str, Any], key: str) -> int | None:
     value = entry.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DeclarationError(f"{key} {value!r}, expected a whole number of at least 1", kind=key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_DELTA:
+        raise DeclarationError(
+            f"{key} {repr(value)[:80]}, expected a whole number of at least 1 and at most {MAX_DELTA}",
+            kind=key,
+        )
     return value
 
 

@@ -87,8 +87,10 @@ def parse_manifest(data: bytes, root: str) -> Manifest:
     cell_order = _order(document, "cell_order", problems)
     entries = _entries(pyramid, where)
     ladder = _ladder(entries, shard_order, cell_order, problems)
-    overview = pyramid.get("overview")
-    overview = overview if isinstance(overview, Mapping) else {}
+    overview = pyramid.get("overview", {})
+    if not isinstance(overview, Mapping):
+        problems.append(f"pyramid.overview is {str(overview)[:80]!r}, expected an object (or no such key)")
+        overview = {}
     fields, field_problems = parse_fields(overview.get("fields", {}))
     problems += field_problems
     if problems:

@@ -239,3 +239,41 @@ def test_a_composition_declares_its_lanes() -> None:
     assert composition["threshold"] == 0.5
     assert composition["lanes"][0] == "land"
     assert len(composition["lanes"]) == 8
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zarr.json", "a" * 201, "é" * 101, "a\0b", "a\nb", "\x7f", "a\ud800", "", ".x", "__x", "a/b",
+        "a\u200bb", "a\u00a0b", 5,
+    ],
+)  # fmt: skip
+def test_a_name_that_no_array_can_have_is_refused(name: Any) -> None:
+    fields, problems = parse_fields(
+        {name: {"class": "exact", "method": "sum", "dtype": "int64", "fill_value": 0}}
+    )
+    assert len(fields) == 0
+    (problem,) = problems
+    assert problem.startswith(f"field {name!r}: its name cannot name a zarr array")
+    assert problem.encode()  # what is said can be printed
+
+
+@pytest.mark.parametrize("name", ["a" * 200, "é" * 100, "c", "c0", "zarr", "with blank"])
+def test_other_names_are_taken(name: str) -> None:
+    fields, problems = parse_fields(
+        {name: {"class": "exact", "method": "sum", "dtype": "int64", "fill_value": 0}}
+    )
+    assert problems == []
+    assert [each.name for each in fields] == [name]
+
+
+@pytest.mark.parametrize("key", ["delta", "overview_delta"])
+def test_a_budget_beyond_any_array_is_refused(key: str) -> None:
+    for value in (2**31, 10**400):
+        fields, (problem,) = parse_fields({"d": {"class": "approximate", key: value}})
+        assert len(fields) == 0
+        assert f"{key} {str(value)[:70]}" in problem
+        assert len(problem) < 300
+    fields, problems = parse_fields({"d": {"class": "approximate", key: 2**31 - 1}})
+    assert problems == []
+    assert len(fields) == 1

@@ -244,3 +244,14 @@ def test_a_deep_manifest_is_refused(raw: bytes) -> None:
     with pytest.raises(DeclarationError, match="nested") as caught:
         parse_manifest(raw, ROOT)
     assert caught.value.kind == "manifest-torn"
+
+
+@pytest.mark.parametrize("overview", [None, [], 5, "x", False])
+def test_an_overview_that_is_no_object_is_refused(overview: Any) -> None:
+    assert "pyramid.overview is" in str(refusal(document(pyramid=pyramid(overview=overview))))
+
+
+def test_an_absent_overview_declares_no_fields() -> None:
+    manifest = read(document(pyramid=pyramid(overview=...)))
+    assert len(manifest.fields) == 0
+    assert not manifest.all_time
