@@ -187,6 +187,11 @@ def _check(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> _Job:
     partitions = None if options.partitions is None else check_partitions(options.partitions)
     manifest = read_manifest(store)
     shard_order = manifest.shard_order
+    if partitions is not None and partitions > 4**shard_order:
+        raise DeclarationError(
+            f"{partitions} partitions are more than the {4**shard_order} shards of one base cell",
+            kind="partitions",
+        )
     if options.target_nodes:
         tuples = sized_tuples(shard_order, target=options.target_nodes, max_width=options.tuple_width)
     else:

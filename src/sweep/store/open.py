@@ -101,7 +101,7 @@ def open_store(address: str | os.PathLike[str], options: StoreOptions = _DEFAULT
     DeclarationError
         For an address of another form, or a folder that is a file.
     AccessError
-        Where a folder cannot be looked at, or a profile gives no credentials.
+        Where a folder cannot be looked at, the working folder is gone, or a profile gives no credentials.
     """
     text = os.fspath(address)
     scheme, divider, rest = text.partition("://")
@@ -142,7 +142,15 @@ def _malformed(address: str, problem: str) -> DeclarationError:
 def _folder(path: str, address: str) -> LocalStore:
     if not path:
         raise _malformed(address, "it is empty")
-    return open_local(path)
+    try:
+        return open_local(path)
+    except FileNotFoundError as error:
+        raise AccessError(
+            f"cannot open {address!r}: it is relative to the working folder, which has been deleted; change "
+            "to a folder that stands, or give the whole path",
+            kind="working-folder",
+            address=address,
+        ) from error
 
 
 def _split(rest: str, address: str) -> tuple[str, str]:
@@ -166,6 +174,8 @@ def _s3(bucket: str, prefix: str, options: StoreOptions) -> RemoteStore:
     endpoint = options.endpoint or next(
         filter(None, map(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))), None
     )
+    if endpoint:
+        _check_endpoint(endpoint)
     try:
         client = S3Store(
             bucket,
@@ -189,6 +199,22 @@ def _s3(bucket: str, prefix: str, options: StoreOptions) -> RemoteStore:
     except (BaseError, OSError, ValueError) as error:
         raise translate(error, "open", address, "") from error
     return RemoteStore(client, address, prefix, concurrency=_S3_CONCURRENCY, signed=not anonymous)
+
+
+def _check_endpoint(endpoint: str) -> None:
+    """Refuse what is no address of a server: obstore would panic over it."""
+    try:
+        parts = urlsplit(endpoint)
+        is_address = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_address = False
+    if not is_address or any(letter.isspace() for letter in endpoint):
+        raise DeclarationError(
+            f"the endpoint {endpoint!r} is no address: expected http://host[:port] or https://host[:port] "
+            "(--endpoint, AWS_ENDPOINT_URL)",
+            kind="endpoint",
+        )
 
 
 def _config(options: StoreOptions, endpoint: str | None, anonymous: bool) -> Mapping[str, Any]:

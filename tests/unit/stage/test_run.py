@@ -388,3 +388,10 @@ def test_a_store_without_fields_is_recorded_without_stages() -> None:
 def test_an_empty_memory_store_is_no_hive() -> None:
     with pytest.raises(DeclarationError, match="not a hive store root"):
         sweep(memory())
+
+
+def test_more_partitions_than_shards_are_refused_before_the_lease() -> None:
+    store = loaded(plain_store())
+    with pytest.raises(DeclarationError, match="256 partitions are more than the 64 shards"):
+        sweep_store(store, SweepOptions(scope="all", partitions=256), make_runtime())
+    assert store.get("sweep.lease.json") is None

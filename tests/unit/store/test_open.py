@@ -81,3 +81,13 @@ def test_a_profile_without_boto3_is_a_clear_message(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sweep.store.open.find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"AWS_PROFILE=work.*boto3.*sweep\[aws\]"):
         open_store("s3://bucket/x")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["not a url", "localhost:9000", "http://", "ftp://host", "http://host:port", "http://[::1", "http://a b"],
+)
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
+    with pytest.raises(DeclarationError, match="is no address") as caught:
+        open_store("s3://bucket/prefix", StoreOptions(endpoint=endpoint, region="us-east-1", anonymous=True))
+    assert caught.value.kind == "endpoint"
