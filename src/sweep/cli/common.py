@@ -17,6 +17,7 @@ from rich.console import Console
 from sweep.cli.exits import Exit, exit_of
 from sweep.errors import SweepError
 from sweep.events import Event, Observer, RunStarted
+from sweep.model.json_text import printable
 from sweep.store.open import StoreOptions
 
 __all__ = [
@@ -72,7 +73,7 @@ EXIT_CODES = (
 _SHOWN = 5
 _WARNINGS = 20
 
-_err = Console(stderr=True, highlight=False)
+_err = Console(stderr=True, highlight=False, emoji=False)
 # How a command speaks is for the next one to choose; scope and run id are always said.
 _SAID_OTHERWISE = frozenset({"scope", "run_id", "as_json", "quiet", "verbose"})
 
@@ -126,13 +127,13 @@ def exits(hint: Hint | None = None) -> Iterator[None]:
 def say(text: str) -> None:
     """One line on standard error; a run does not end because nobody can read it."""
     with suppress(OSError):
-        _err.print(text, soft_wrap=True, markup=False)
+        _err.print(printable(text), soft_wrap=True, markup=False)
 
 
 def echo(text: str) -> None:
     """Text on standard output, which may be closed or full: that changes no exit code."""
     try:
-        typer.echo(text)
+        typer.echo(printable(text))
         sys.stdout.flush()
     except OSError as error:
         say_error(f"standard output does not take the answer ({error.strerror or error})")

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from sweep import errors
-from sweep.cli.common import Hint, exits
+from sweep.cli.common import Hint, echo, exits, say
 from sweep.cli.exits import Exit, exit_of
 from sweep.errors import AccessError, DeclarationError, SweepError
 from sweep.events import RunStarted, ignore
@@ -120,3 +120,9 @@ def test_without_an_error_nothing_is_said(capsys: pytest.CaptureFixture[str]) ->
         pass
     assert capsys.readouterr() == ("", "")
     assert DeclarationError("x").message == "x"
+
+
+def test_a_message_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    say("s3://b/:smile:/[red]x[/red]: \ud800")
+    echo(":smile: \ud800")
+    assert capsys.readouterr() == (":smile: \\ud800\n", "s3://b/:smile:/[red]x[/red]: \\ud800\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.errors import DeclarationError
+from sweep.errors import AccessError, DeclarationError
 from sweep.store.base import ObjectStore
 from sweep.store.local import LocalStore
 from sweep.store.open import StoreOptions, open_store
@@ -91,3 +91,13 @@ def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
     with pytest.raises(DeclarationError, match="is no address") as caught:
         open_store("s3://bucket/prefix", StoreOptions(endpoint=endpoint, region="us-east-1", anonymous=True))
     assert caught.value.kind == "endpoint"
+
+
+def test_a_relative_folder_needs_a_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(AccessError, match="working folder"):
+        open_store("store")
+    assert open_store(tmp_path).root == str(tmp_path)
