@@ -15,6 +15,7 @@ from arro3.core import DataType, RecordBatch, Table
 from arro3.io import read_parquet, write_parquet
 from numpy.typing import NDArray
 
+from sweep.control._parquet_footer import check_footer
 from sweep.errors import ArtifactError
 from sweep.model.nodes import Words
 from sweep.plan.leaves import NO_WINDOW, WindowCodes
@@ -57,6 +58,7 @@ def read_run_record(data: bytes) -> RecordedLeaves:
     Holds 12 bytes a leaf; Python objects are made for one batch of rows at a time.
     """
     _check_ends(data)
+    check_footer(data)
     try:
         reader = read_parquet(data, batch_size=_BATCH_ROWS)
         names = reader.schema.names
