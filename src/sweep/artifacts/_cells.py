@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep.artifacts.codecs import (
-    ShardIndex,
     decode_chunk,
     decode_shard_index,
     empty_cells,
@@ -27,6 +26,10 @@ from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
 
 __all__ = ["read_cells"]
+
+# No object and no inner chunk is as long: what an index claims beyond them is no argument of a read.
+_FARTHEST = 2**48
+_LONGEST = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,14 @@ def _plain_chunk(store: ObjectStore, read: _ArrayRead, chunk: int) -> Cells:
     layout = read.layout
     raw = store.get(f"{read.path}/c/{chunk}")
     if raw is None:
-        return empty_cells(layout.chunk_cells, layout.dtype, layout.fill)
+        return _empty_chunk(layout, chunk)
     return decode_chunk(raw, layout, layout.chunk_cells)
+
+
+def _empty_chunk(layout: ArrayLayout, chunk: int) -> Cells:
+    """A chunk that is not there, as far as the array reaches: a chunk may be of any length."""
+    n_left = layout.n_cells - chunk * layout.chunk_cells
+    return empty_cells(min(layout.chunk_cells, n_left), layout.dtype, layout.fill)
 
 
 def _sharded_chunks(store: ObjectStore, read: _ArrayRead, chunks: range) -> list[Cells]:
@@ -167,12 +176,13 @@ def _sharded_chunks(store: ObjectStore, read: _ArrayRead, chunks: range) -> list
     for shard in range(chunks.start // per_shard, -(-chunks.stop // per_shard)):
         first = max(chunks.start - shard * per_shard, 0)
         last = min(chunks.stop - shard * per_shard, per_shard)
-        pieces += _shard(store, read, f"{read.path}/c/{shard}", range(first, last), per_shard)
+        pieces += _shard(store, read, shard, range(first, last), per_shard)
     return pieces
 
 
-def _shard(store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_shard: int) -> list[Cells]:
-    layout = read.layout
+def _shard(store: ObjectStore, read: _ArrayRead, shard: int, chunks: range, per_shard: int) -> list[Cells]:
+    """Chunks of one shard, numbered within it."""
+    layout, key, before = read.layout, f"{read.path}/c/{shard}", shard * per_shard
     size = shard_index_bytes(layout)
     whole = store.get(key) if len(chunks) == per_shard else None
     index = None if whole is not None else read.source.indexes.get(key)
@@ -182,19 +192,24 @@ def _shard(store: ObjectStore, read: _ArrayRead, key: str, chunks: range, per_sh
         else:
             tail = store.get_suffix(key, size) if layout.index_at_end else store.get_range(key, 0, size)
         if tail is None:
-            return [empty_cells(layout.chunk_cells, layout.dtype, layout.fill) for _ in chunks]
+            return [_empty_chunk(layout, before + chunk) for chunk in chunks]
         index = read.source.indexes[key] = decode_shard_index(tail, layout)
-    return [_inner_chunk(store, layout, key, index, chunk, whole) for chunk in chunks]
+    return [
+        _empty_chunk(layout, before + chunk)
+        if (span := index.span(chunk)) is None
+        else _inner_chunk(store, layout, key, chunk, span, whole)
+        for chunk in chunks
+    ]
 
 
 def _inner_chunk(
-    store: ObjectStore, layout: ArrayLayout, key: str, index: ShardIndex, chunk: int, whole: bytes | None
+    store: ObjectStore, layout: ArrayLayout, key: str, chunk: int, span: tuple[int, int], whole: bytes | None
 ) -> Cells:
-    span = index.span(chunk)
-    if span is None:
-        return empty_cells(layout.chunk_cells, layout.dtype, layout.fill)
     offset, length = span
-    raw = whole[offset : offset + length] if whole is not None else store.get_range(key, offset, length)
+    if offset > _FARTHEST or length > _LONGEST:
+        raw = None
+    else:
+        raw = whole[offset : offset + length] if whole is not None else store.get_range(key, offset, length)
     if raw is None or len(raw) != length:
         raise ArtifactError(
             f"inner chunk {chunk} lies at bytes {offset}-{offset + length}, beyond its shard", kind="chunk"

@@ -13,6 +13,7 @@ import numpy as np
 from numcodecs.zstd import compress, decompress
 from numpy.typing import NDArray
 
+from sweep.artifacts._zstd_frame import most_bytes
 from sweep.artifacts.layout import ArrayLayout
 from sweep.errors import ArtifactError
 from sweep.fold.exact import is_fill
@@ -30,6 +31,9 @@ __all__ = [
 
 
 ZSTD_LEVEL = 3
+_LEAST_DENSE = 2**26
+_LEAST_RAGGED = 2**30
+_RAGGED_CELL = 2**16
 _ABSENT = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -52,7 +56,7 @@ def decode_chunk(raw: bytes | memoryview, layout: ArrayLayout, n_cells: int) -> 
     ArtifactError
         The bytes do not hold that many cells, or a codec refuses them.
     """
-    payload = _unframe(bytes(raw), layout)
+    payload = _unframe(bytes(raw), layout, n_cells)
     if layout.dtype is None:
         return decode_vlen(payload, n_cells)
     wanted = n_cells * layout.dtype.itemsize
@@ -62,15 +66,27 @@ def decode_chunk(raw: bytes | memoryview, layout: ArrayLayout, n_cells: int) -> 
     return np.frombuffer(payload, stored).astype(layout.dtype, copy=False)
 
 
-def _unframe(raw: bytes, layout: ArrayLayout) -> bytes:
+def _unframe(raw: bytes, layout: ArrayLayout, n_cells: int) -> bytes:
     if layout.codecs.crc32c:
         raw = _checked(raw, "chunk")
     if not layout.codecs.zstd:
         return raw
     try:
-        return bytes(decompress(raw))
+        size, most = most_bytes(raw), _most_payload(layout, n_cells)
+        if size <= most:
+            return bytes(decompress(raw))
     except (RuntimeError, ValueError) as error:
         raise ArtifactError(f"zstd cannot decode the chunk ({error})", kind="chunk") from error
+    raise ArtifactError(f"zstd chunk would decode to {size} bytes, expected at most {most}", kind="chunk")
+
+
+def _most_payload(layout: ArrayLayout, n_cells: int) -> int:
+    """The most bytes that a chunk of ``n_cells`` is decoded to: nothing sound comes near it."""
+    # A chunk can be longer than its array, which the document may say of any number of cells.
+    n_held = min(n_cells, layout.n_cells)
+    if layout.dtype is None:
+        return max(_LEAST_RAGGED, n_held * _RAGGED_CELL)
+    return max(_LEAST_DENSE, n_held * layout.dtype.itemsize)
 
 
 def _checked(raw: bytes, what: str) -> bytes:

@@ -54,6 +54,10 @@ class ArrayLayout:
         return self.dtype is None
 
 
+# A shard's index is read whole; one longer than its array needs is borne up to here.
+_SHARD_CHUNKS = 2**20
+
+
 @lru_cache(maxsize=4096)
 def parse_layout(document: bytes) -> ArrayLayout:
     """Read an array's ``zarr.json``; equal documents are read once.
@@ -98,6 +102,9 @@ def _layout(meta: Mapping[str, Any]) -> ArrayLayout:
     else:
         inner, at_end, chain = _sharding(codecs, outer, ragged=dtype is None)
         shard_cells = outer
+        n_chunks = outer // inner
+        if n_chunks > max(_SHARD_CHUNKS, -(-n_cells // inner)):
+            raise ArtifactError(f"a shard of {n_chunks} chunks is beyond its array", kind="array-document")
     return ArrayLayout(
         n_cells=n_cells,
         dtype=dtype,

@@ -127,8 +127,10 @@ def decode_vlen(raw: bytes | memoryview, n_cells: int) -> Ragged:
             kind="vlen-framing",
         )
     payload_bytes = len(buffer) - _HEADER_BYTES * (n_cells + 1)
+    if payload_bytes < 0:
+        raise _torn(f"its {n_cells} cells reach beyond its {len(buffer)} bytes")
     offsets = np.zeros(n_cells + 1, dtype=np.int64)
-    data = np.empty(max(payload_bytes, 0), dtype=np.uint8)
+    data = np.empty(payload_bytes, dtype=np.uint8)
     parsed = int(kernels.unframe(buffer, _HEADER_BYTES, offsets, data))
     if parsed != n_cells or offsets[-1] != payload_bytes:
         seen = (
@@ -136,8 +138,12 @@ def decode_vlen(raw: bytes | memoryview, n_cells: int) -> Ragged:
             if parsed != n_cells
             else f"{payload_bytes - int(offsets[-1])} bytes are left after its {n_cells} cells"
         )
-        raise ArtifactError(f"vlen chunk is torn: {seen}; write the chunk again", kind="vlen-framing")
+        raise _torn(seen)
     return Ragged(offsets, data)
+
+
+def _torn(seen: str) -> ArtifactError:
+    return ArtifactError(f"vlen chunk is torn: {seen}; write the chunk again", kind="vlen-framing")
 
 
 def encode_vlen(cells: Ragged) -> bytes:

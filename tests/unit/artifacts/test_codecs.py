@@ -188,3 +188,20 @@ def test_empty_cells() -> None:
     assert isinstance(dense, np.ndarray)
     assert dense.tolist() == [-9999, -9999]
     assert dense.dtype == np.dtype("int32")
+
+
+@pytest.mark.parametrize("dtype", [None, np.int64])
+@pytest.mark.parametrize("claimed", [2**31, 2**40, 2**63, 2**64 - 1])
+def test_a_frame_that_claims_all_memory_is_not_decoded(dtype: Any, claimed: int) -> None:
+    frame = bytes(Zstd(3).encode(bytes(32)))
+    assert frame[4] == 0x20, "one segment, and a size of one byte"
+    # the same frame with its size spelled in eight bytes
+    hostile = frame[:4] + b"\xe0" + claimed.to_bytes(8, "little") + frame[6:]
+    for n_cells in (4, 10**12):
+        with pytest.raises(ArtifactError, match=f"{claimed} bytes, expected at most"):
+            decode_chunk(hostile, layout_of(dtype, zstd=True), n_cells)
+
+
+def test_a_vlen_header_that_claims_too_many_cells_reserves_nothing() -> None:
+    with pytest.raises(ArtifactError, match="reach beyond"):
+        decode_chunk((2**32 - 1).to_bytes(4, "little"), layout_of(None), 2**32 - 1)

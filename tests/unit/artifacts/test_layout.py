@@ -214,3 +214,11 @@ def test_every_array_of_a_real_leaf_column(reference_store: ReferenceStore) -> N
 def test_a_deep_document_is_refused() -> None:
     with pytest.raises(ArtifactError, match="not usable"):
         parse_layout(b"[" * 100_000)
+
+
+def test_a_shard_of_more_chunks_than_memory_is_refused() -> None:
+    document = sharded()
+    document["chunk_grid"]["configuration"]["chunk_shape"] = [10**15]
+    document["codecs"][0]["configuration"]["chunk_shape"] = [1]
+    with pytest.raises(ArtifactError, match="beyond its array"):
+        read(document)

@@ -446,3 +446,41 @@ def test_a_damaged_shard_names_its_array(tmp_path: Path, how: str, said: str, wh
         read_blocks(store, [request(source, start, stop, n_cells=16)], ["r"], None)
     assert caught.value.context["key"] == "a.zarr/5/r"
     assert caught.value.message.startswith("a.zarr/5/r: ")
+
+
+@pytest.mark.parametrize("chunk_cells", [3, 4, 5, 10**12, 10**400])
+@pytest.mark.parametrize("shard_chunks", [None, 1, 4])
+@pytest.mark.parametrize("is_ragged", [False, True])
+def test_an_absent_chunk_is_no_longer_than_its_array(
+    store: ObjectStore, chunk_cells: int, shard_chunks: int | None, is_ragged: bool
+) -> None:
+    spec = ArraySpec(name="x", dtype=np.dtype(np.int64), fill=None) if is_ragged else SPEC
+    document = json.loads(array_document(spec, 4, 4))
+    outer = chunk_cells * (shard_chunks or 1)
+    document["chunk_grid"]["configuration"]["chunk_shape"] = [outer]
+    if shard_chunks is not None:
+        inner = {
+            "chunk_shape": [chunk_cells],
+            "codecs": document["codecs"],
+            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        }
+        document["codecs"] = [{"name": "sharding_indexed", "configuration": inner}]
+    store.put(f"{KEY}/5/x/zarr.json", json.dumps(document).encode())
+    store.delete(CHUNK)
+    assert listed(read(store, source_in(store))["x"]) == ([b""] * 4 if is_ragged else [0] * 4)
+
+
+def test_an_inner_chunk_beyond_any_object_is_an_error(store: ObjectStore) -> None:
+    document = json.loads(array_document(SPEC, 4, 4))
+    inner = {
+        "chunk_shape": [2],
+        "codecs": document["codecs"],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+    }
+    document["codecs"] = [{"name": "sharding_indexed", "configuration": inner}]
+    store.put(f"{KEY}/5/x/zarr.json", json.dumps(document).encode())
+    for span in ((0, 2**40), (0, 2**63), (2**64 - 2, 4), (2**63, 2**63)):
+        index = np.array([*span, *span], dtype="<u8").tobytes()
+        store.put(CHUNK, index + google_crc32c.value(index).to_bytes(4, "little"))
+        with pytest.raises(ArtifactError, match="beyond its shard"):
+            read_blocks(store, [request(source_in(store), 0, 2)], ["x"], None)
