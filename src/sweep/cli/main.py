@@ -253,7 +253,9 @@ def info(
         else:
             console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
             console.width = max(console.width, _INFO_WIDTH)
-            console.print(render_info(found))
+            with console.capture() as drawn:
+                console.print(render_info(found))
+            echo(drawn.get().rstrip("\n"))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from sweep.artifacts.coverage import load_coverage
 from sweep.artifacts.manifest_io import read_manifest
 from sweep.control.discovery import discover_leaves
 from sweep.control.fence import FencedStore
-from sweep.control.lease import MIN_TTL_S, Lease
+from sweep.control.lease import MAX_TTL_S, MIN_TTL_S, Lease
 from sweep.control.lease_object import DEFAULT_TTL_S
 from sweep.errors import DeclarationError, StoreUnavailableError, SweepError
 from sweep.events import RunFinished, RunStarted
@@ -220,9 +220,10 @@ def _check_options(options: SweepOptions) -> None:
     if options.run_id is not None:
         check_run_id(options.run_id)
     ttl_s = options.lease_ttl_s
-    if type(ttl_s) is not int or ttl_s < MIN_TTL_S:
+    if type(ttl_s) is not int or not MIN_TTL_S <= ttl_s <= MAX_TTL_S:
         raise DeclarationError(
-            f"lease ttl {ttl_s!r}: expected whole seconds, at least {MIN_TTL_S} (default {DEFAULT_TTL_S})",
+            f"lease ttl {ttl_s!r}: expected whole seconds, {MIN_TTL_S} to {MAX_TTL_S} "
+            f"(default {DEFAULT_TTL_S})",
             kind="lease-ttl",
         )
 

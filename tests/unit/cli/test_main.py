@@ -241,3 +241,13 @@ def test_an_answer_that_standard_output_does_not_take_changes_no_code(tmp_path: 
     assert done.returncode == 0
     assert "does not take the answer" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_info_prints_any_name_that_a_store_may_hold(tmp_path: Path) -> None:
+    store = on_disk(tmp_path)
+    manifest = json.loads(store.get("morton_hive.json") or b"")
+    manifest["dataset"]["short_name"] = "odd \ud800 name"
+    store.put("morton_hive.json", json.dumps(manifest).encode())
+    result = run("info", str(tmp_path))
+    assert result.exit_code == 0
+    assert "odd \\ud800 name" in result.stdout
