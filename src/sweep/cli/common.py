@@ -73,7 +73,15 @@ EXIT_CODES = (
 _SHOWN = 5
 _WARNINGS = 20
 
-_err = Console(stderr=True, highlight=False, emoji=False)
+
+class _Voice(Console):
+    """A console whose reader may go away: then it falls silent, and the run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+_err = _Voice(stderr=True, highlight=False, emoji=False)
 # How a command speaks is for the next one to choose; scope and run id are always said.
 _SAID_OTHERWISE = frozenset({"scope", "run_id", "as_json", "quiet", "verbose"})
 

@@ -251,3 +251,14 @@ def test_info_prints_any_name_that_a_store_may_hold(tmp_path: Path) -> None:
     result = run("info", str(tmp_path))
     assert result.exit_code == 0
     assert "odd \\ud800 name" in result.stdout
+
+
+def test_a_reader_of_progress_that_goes_away_ends_nothing(tmp_path: Path) -> None:
+    store = on_disk(tmp_path)
+    command = [sys.executable, "-m", "sweep", "local", str(tmp_path), "--scope", "all"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(60) == 0
+    assert store.get("sweep.lease.json") is None
+    assert any(info.key.startswith("sweep_stats_") for info in store.list_dir("").objects)
