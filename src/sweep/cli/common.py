@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from sweep.cli.exits import Exit, exit_of
-from sweep.errors import SweepError
+from sweep.errors import LeaseLostError, SweepError
 from sweep.events import Event, Observer, RunStarted
 from sweep.model.json_text import printable
 from sweep.store.open import StoreOptions
@@ -102,8 +102,8 @@ class Hint:
 
         return watched
 
-    def say(self, code: Exit) -> None:
-        if self.is_begun and code is Exit.LOST:
+    def say(self, code: Exit, *, is_lost: bool = False) -> None:
+        if self.is_begun and is_lost:
             say("readers see only finished artifacts; `sweep info` says who holds the store now")
         elif self.is_begun and code not in (Exit.HELD, Exit.REFUSED):
             say(self.resume)
@@ -118,7 +118,7 @@ def exits(hint: Hint | None = None) -> Iterator[None]:
     except SweepError as error:
         code = exit_of(error)
         say_error(error.message)
-        hint.say(code)
+        hint.say(code, is_lost=isinstance(error, LeaseLostError))
         raise typer.Exit(code) from error
     except KeyboardInterrupt as error:
         say_error("interrupted")
