@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 __all__ = [
+    "Admitted",
     "BarrierProgress",
     "Event",
     "Observer",
@@ -20,6 +21,17 @@ __all__ = [
     "UnitFinished",
     "ignore",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A run holds the store's lease; nothing is planned yet.
+
+    ``claimed_from`` names the dead run that it was taken over from.
+    """
+
+    run_id: str
+    claimed_from: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +105,9 @@ class BarrierProgress:
     elapsed_s: float
 
 
-type Event = BarrierProgress | RunStarted | TupleStarted | UnitFinished | TupleFinished | RunFinished
+type Event = (
+    Admitted | BarrierProgress | RunStarted | TupleStarted | UnitFinished | TupleFinished | RunFinished
+)
 
 
 class Observer(Protocol):

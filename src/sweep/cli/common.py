@@ -16,7 +16,7 @@ from rich.console import Console
 
 from sweep.cli.exits import Exit, exit_of
 from sweep.errors import LeaseLostError, SweepError
-from sweep.events import Event, Observer, RunStarted
+from sweep.events import Admitted, Event, Observer, RunStarted
 from sweep.model.json_text import printable
 from sweep.store.open import StoreOptions
 
@@ -97,7 +97,7 @@ class Hint:
         """``observer``, through which this learns that the run holds the store."""
 
         def watched(event: Event, /) -> None:
-            self.is_begun |= isinstance(event, RunStarted)
+            self.is_begun |= isinstance(event, Admitted | RunStarted)
             observer(event)
 
         return watched

@@ -18,7 +18,7 @@ from sweep.control.fence import FencedStore
 from sweep.control.lease import MAX_TTL_S, MIN_TTL_S, Lease
 from sweep.control.lease_object import DEFAULT_TTL_S
 from sweep.errors import DeclarationError, StoreUnavailableError, SweepError
-from sweep.events import RunFinished, RunStarted
+from sweep.events import Admitted, RunFinished, RunStarted
 from sweep.model.clock import Clock, file_stamp
 from sweep.model.json_text import root_json
 from sweep.model.keys import sweep_record_key
@@ -176,6 +176,7 @@ def sweep_store(store: ObjectStore, options: SweepOptions, runtime: Runtime) -> 
         clock=runtime.clock,
         new_id=runtime.new_id,
     )
+    runtime.observer(Admitted(run_id=job.run_id, claimed_from=lease.claimed_from))
     with lease.keep():
         return _Run(store, job, runtime, lease).run()
 

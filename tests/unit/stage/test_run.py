@@ -20,7 +20,7 @@ from sweep.errors import (
     LeaseHeldError,
     StoreUnavailableError,
 )
-from sweep.events import Event, RunFinished, RunStarted
+from sweep.events import Admitted, Event, RunFinished, RunStarted
 from sweep.model.nodes import decimals_of, words_of
 from sweep.model.runs import new_run_id
 from sweep.stage.run import SweepOptions, SweepSummary, sweep_store
@@ -348,7 +348,8 @@ def test_events_of_a_run() -> None:
     events: list[Event] = []
     store = loaded(windowed_store())
     summary = sweep_store(store, SweepOptions(tuple_width=WIDTH), make_runtime(observer=events.append))
-    started, finished = events[0], events[-1]
+    admitted, started, finished = events[0], events[1], events[-1]
+    assert admitted == Admitted(run_id=summary.run_id, claimed_from=None)
     assert isinstance(started, RunStarted)
     assert isinstance(finished, RunFinished)
     assert started.n_leaves == summary.n_leaves
