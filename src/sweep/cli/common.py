@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -39,6 +39,7 @@ __all__ = [
     "say",
     "say_error",
     "say_warnings",
+    "silence",
     "store_options",
     "under_coverage",
 ]
@@ -72,6 +73,7 @@ EXIT_CODES = (
 
 _SHOWN = 5
 _WARNINGS = 20
+_STANDARD = (1, 2)
 
 
 class _Voice(Console):
@@ -79,6 +81,14 @@ class _Voice(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Send a stream that takes no more to nowhere: what is left in its buffer would fail at the end."""
+    with suppress(OSError, ValueError):
+        if stream.fileno() in _STANDARD:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 _err = _Voice(stderr=True, highlight=False, emoji=False)
@@ -134,8 +144,10 @@ def exits(hint: Hint | None = None) -> Iterator[None]:
 
 def say(text: str) -> None:
     """One line on standard error; a run does not end because nobody can read it."""
-    with suppress(OSError):
+    try:
         _err.print(printable(text), soft_wrap=True, markup=False)
+    except OSError:
+        silence(sys.stderr)
 
 
 def echo(text: str) -> None:
@@ -145,9 +157,7 @@ def echo(text: str) -> None:
         sys.stdout.flush()
     except OSError as error:
         say_error(f"standard output does not take the answer ({error.strerror or error})")
-        # What is left in the buffer would fail again when the interpreter ends.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
 
 
 def say_error(text: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from sweep.cli.common import silence
 from sweep.events import (
     BarrierProgress,
     Event,
@@ -43,6 +45,7 @@ class _Guarded:
             self._observer(event)
         except OSError:
             self._observer = ignore
+            silence(sys.stderr)
 
 
 @contextmanager
