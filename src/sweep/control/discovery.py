@@ -8,6 +8,7 @@ Source: semantics 2.1.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +19,12 @@ from sweep.errors import ArtifactError, DeclarationError
 from sweep.model.keys import is_run_record
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import Words, checked_words, decimals_of, path_of
-from sweep.plan.leaves import NO_WINDOW, WindowCodes, WorkSet, work_set_of_arrays
+from sweep.plan.leaves import NO_WINDOW, Ref, WindowCodes, WorkSet, work_set, work_set_of_arrays
 from sweep.plan.runs import sorted_distinct
 from sweep.store.base import ObjectStore
 from sweep.store.io import map_calls
 
-__all__ = ["DiscoveredLeaves", "discover_leaves"]
+__all__ = ["DiscoveredLeaves", "discover_leaves", "find_work"]
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,22 @@ def discover_leaves(store: ObjectStore, manifest: Manifest) -> DiscoveredLeaves:
     all_words = np.concatenate(words) if words else np.empty(0, dtype=np.uint64)
     work = work_set_of_arrays(all_words, _joined(windows), manifest.shard_order)
     return DiscoveredLeaves(work=work, skipped_records=tuple(skipped))
+
+
+def find_work(
+    store: ObjectStore,
+    manifest: Manifest,
+    leaves: Iterable[Ref | int] | None,
+    *,
+    dirt_only: Iterable[Ref | int] = (),
+) -> WorkSet:
+    """The work set that is asked for; where ``leaves`` is None, what the run records give.
+
+    Raises as :func:`discover_leaves` and :func:`sweep.plan.leaves.work_set`.
+    """
+    if leaves is None:
+        return discover_leaves(store, manifest).work
+    return work_set(leaves, manifest.shard_order, dirt_only=dirt_only)
 
 
 def _joined(parts: list[WindowCodes]) -> WindowCodes | None:

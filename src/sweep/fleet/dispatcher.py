@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sweep.artifacts.manifest_io import read_manifest
-from sweep.control.discovery import discover_leaves
+from sweep.control.discovery import find_work
 from sweep.control.records import json_object
 from sweep.errors import DeclarationError, StoreUnavailableError
 from sweep.events import BarrierProgress, RunFinished, RunStarted
@@ -28,7 +28,6 @@ from sweep.fleet.transport import Transport
 from sweep.model.clock import parse_timestamp, timestamp
 from sweep.model.invocation import FinisherInvocation, finisher_name, serialise, status_prefix
 from sweep.model.runs import new_run_id
-from sweep.plan.leaves import work_set
 from sweep.plan.packing import refs_of
 from sweep.plan.scope import parse_scope
 from sweep.stage.fleet_finisher import standing_finish
@@ -119,10 +118,7 @@ class Dispatcher:
         except DeclarationError as error:
             raise DeclarationError(error.message, kind=_NO_LADDER, **error.context) from error
         run_id = options.run_id or new_run_id(self._runtime.clock, self._runtime.new_id)
-        if options.leaves is None:
-            work = discover_leaves(self._store, manifest).work
-        else:
-            work = work_set(options.leaves, manifest.shard_order, dirt_only=options.dirt_only)
+        work = find_work(self._store, manifest, options.leaves, dirt_only=options.dirt_only)
         return FleetPlan(
             store_path=self._store.root,
             manifest=manifest,

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweep.artifacts.coverage import load_coverage
 from sweep.artifacts.manifest_io import read_manifest
-from sweep.control.discovery import discover_leaves
+from sweep.control.discovery import find_work
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
 from sweep.control.lease_object import DEFAULT_TTL_S
@@ -29,7 +29,7 @@ from sweep.model.invocation import (
 from sweep.model.manifest import Manifest
 from sweep.model.nodes import words_of
 from sweep.model.runs import refuse_companions
-from sweep.plan.leaves import WorkSet, work_set
+from sweep.plan.leaves import WorkSet
 from sweep.plan.partitions import partition_cells
 from sweep.plan.planner import candidates
 from sweep.plan.tuples import OrderTuple, span_tuple
@@ -107,7 +107,7 @@ def run_batch(invocation: StageInvocation, worker: Worker) -> dict[str, Any]:
         log.info("event came late", extra={"event": "event-late", "run_id": invocation.run_id})
         return answer
     discover_started = worker.runtime.clock.monotonic()
-    work = _work(store, manifest, invocation)
+    work = find_work(store, manifest, invocation.leaves, dirt_only=invocation.dirt_only)
     if invocation.leaves is None:
         answer["discover_s"] = worker.runtime.clock.monotonic() - discover_started
     lease = _admit(invocation, worker, store, status, name)
@@ -200,12 +200,6 @@ def _admit(
     log.info("event came late", extra={"event": "event-late", "run_id": invocation.run_id})
     lease.release()
     return None
-
-
-def _work(store: ObjectStore, manifest: Manifest, invocation: StageInvocation) -> WorkSet:
-    if invocation.leaves is None:
-        return discover_leaves(store, manifest).work
-    return work_set(invocation.leaves, manifest.shard_order, dirt_only=invocation.dirt_only)
 
 
 def _fold(

@@ -5,7 +5,6 @@ Source: semantics 7.4, 11.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -20,12 +19,10 @@ from sweep.model.windows import ALL
 from sweep.plan.planner import NodePlan
 from sweep.stage.context import PassContext
 from sweep.stage.folding import Folded, Slot, usable_sources
-from sweep.stage.tally import Tally
+from sweep.stage.tally import Tally, not_usable
 from sweep.stage.unit import FATAL, as_overview, origin_of
 
 __all__ = ["CloseFold"]
-
-log = logging.getLogger(__name__)
 
 _REGIME = "stage-merge"
 
@@ -160,5 +157,4 @@ class CloseFold:
                 slot.source.revalidated = 0
 
     def _fail(self, problem: str) -> None:
-        log.warning("artifact not usable", extra={"event": "artifact-failed", "problem": problem})
-        self.tally += Tally(failed=1, problems=(problem,))
+        self.tally += not_usable(problem)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep.artifacts.manifest_io import read_manifest
-from sweep.control.discovery import discover_leaves
+from sweep.control.discovery import find_work
 from sweep.control.fence import FencedStore
 from sweep.control.lease import Lease
 from sweep.control.lease_object import DEFAULT_TTL_S
@@ -22,7 +22,7 @@ from sweep.model.json_text import root_json
 from sweep.model.manifest import Manifest
 from sweep.model.provenance import Actuals
 from sweep.model.runs import check_touch_policy
-from sweep.plan.leaves import WorkSet, work_set
+from sweep.plan.leaves import WorkSet
 from sweep.stage.context import pass_context
 from sweep.stage.finisher import Finish, finish
 from sweep.stage.run import put_run_record
@@ -80,7 +80,7 @@ def finish_fleet(
     with lease.keep():
         manifest = read_manifest(store)
         records = _stage_records(status, invocation)
-        work = _work(store, manifest, invocation)
+        work = find_work(store, manifest, invocation.leaves, dirt_only=invocation.dirt_only)
         actuals = Actuals()
         for record in sorted(records, key=lambda each: str(each.get("run_started"))):
             actuals.merge(Actuals.parse(record.get("level_actuals")))
@@ -190,12 +190,6 @@ def _short(actuals: Actuals, records: Sequence[Mapping[str, Any]]) -> dict[str, 
         if isinstance(said, Mapping):
             short |= {name: n_missing for name, n_missing in said.items() if isinstance(n_missing, int)}
     return short
-
-
-def _work(store: ObjectStore, manifest: Manifest, invocation: FinisherInvocation) -> WorkSet:
-    if invocation.leaves is None:
-        return discover_leaves(store, manifest).work
-    return work_set(invocation.leaves, manifest.shard_order, dirt_only=invocation.dirt_only)
 
 
 def _run_record(

@@ -5,10 +5,13 @@ Source: format 11 (stage rows); semantics 4, 6.7.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Tally", "UnitError"]
+__all__ = ["Tally", "UnitError", "not_usable"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +81,9 @@ class Tally:
             "fold_cells_read": self.fold_cells_read,
             "fold_peak_cells": self.fold_peak_cells,
         }
+
+
+def not_usable(problem: str) -> Tally:
+    """One failure: a source or an artifact that could not be used, told to the log."""
+    log.warning("artifact not usable", extra={"event": "artifact-failed", "problem": problem})
+    return Tally(failed=1, problems=(problem,))

@@ -5,7 +5,6 @@ Source: semantics 4, 7.1-7.3, 8.3.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +27,9 @@ from sweep.plan.planner import NodePlan
 from sweep.plan.units import Unit
 from sweep.stage.context import PassContext
 from sweep.stage.folding import Folded, Slot, usable_sources
-from sweep.stage.tally import Tally
+from sweep.stage.tally import Tally, not_usable
 
 __all__ = ["FATAL", "UnitFold", "as_overview", "origin_of"]
-
-log = logging.getLogger(__name__)
 
 FATAL = (AdmissionError, ForeignWriteError, AccessError)
 """Errors that end the run wherever they are met: nothing further can succeed, or may."""
@@ -130,8 +127,7 @@ class UnitFold:
             self._columns[word] = each
 
     def _fail(self, problem: str) -> None:
-        log.warning("artifact not usable", extra={"event": "artifact-failed", "problem": problem})
-        self.tally += Tally(failed=1, problems=(problem,))
+        self.tally += not_usable(problem)
 
     def _column_slots(self, word: int) -> list[Slot]:
         words, ranks = self._plan.children(word, self._tuple.child_order)
